@@ -5,6 +5,7 @@ import { Cleanup } from '../tools/cleanup.js';
 import { readCommandLine } from '../tools/command-line.js';
 import { makeContestants } from './contestants.js';
 import { measureCosts } from './costs.js';
+import { measureHouseholds } from './households.js';
 import { measure } from './measure.js';
 import { measureFleets } from './polls.js';
 import { findPythonObstacle } from './python.js';
@@ -17,9 +18,11 @@ import { measureWorkers } from './workers.js';
 const USAGE = `Usage: npm run bench -- [--seconds N] [--rounds N] [--only NAME]... [--workers] [--scale]
                           [--profile FOLDER] [--json]
        npm run bench -- polls [--profile FOLDER]
+       npm run bench -- households [--seconds N] [--rounds N]
 
   polls         only fleets of 1,000 and 10,000 verifiers that poll two replicas, and what one
                 call costs: about three minutes
+  households    only hot routes without households, and with 100,000 of three members each
 
   --seconds N   length of one measurement (default 4)
   --rounds N    number of measurements of each, in turn; the median counts (default 3)
@@ -48,14 +51,15 @@ const options = readCommandLine(USAGE, () => {
   const [seconds, rounds] = [Number(values.seconds), Number(values.rounds)];
   if (!(seconds >= 1 && seconds <= 60 && rounds >= 1 && rounds <= 20))
     throw new Error('1 to 60 seconds, 1 to 20 rounds');
-  const isOfPolls = positionals.length === 1 && positionals[0] === 'polls';
-  if (positionals.length > 0 && !isOfPolls) throw new Error(`There is no benchmark named ${positionals.join(' ')}`);
-  return { ...values, seconds, rounds, isOfPolls };
+  const part = positionals.join(' ');
+  if (!['', 'polls', 'households'].includes(part)) throw new Error(`There is no benchmark named ${part}`);
+  return { ...values, seconds, rounds, part };
 });
 
 await Cleanup.around(async (cleanup) => {
   const testbed = await Testbed.start(cleanup, options.profile);
-  if (options.isOfPolls) {
+  if (options.part === 'households') return measureHouseholds(testbed, options);
+  if (options.part === 'polls') {
     await measureFleets(testbed);
     await measureCosts(testbed);
     return;

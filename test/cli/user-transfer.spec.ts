@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import type { ImportReport } from '../../src/cli/database/user-transfer.js';
@@ -310,6 +311,22 @@ describe('platform-auth users export', () => {
       await second.login(`v${index}@example.org`, password).expect(200);
     await second.stop();
     await database.drop();
+  });
+
+  it('stops before the lines that give a household more than 100 members', async () => {
+    const id = randomUUID();
+    const lineOf = (number: number) =>
+      JSON.stringify({ email: `${number}-${id}@example.org`, households: [{ id, role: 'member' }] });
+    const file = http.path('home.ndjson');
+    const write = (length: number) => writeFileSync(file, Array.from({ length }, (_, index) => lineOf(index)).join('\n'));
+    write(101);
+    expect(await cli().fails(`users import ${file}`)).toContain(
+      'a household would have more than 100 members, among the 101 accounts up to line 101. None of these was imported',
+    );
+    await app.admin.get(`/households/${id}`).expect(404);
+    write(100);
+    expect(await cli().json<ImportReport>(`users import ${file}`)).toMatchObject({ imported: 100 });
+    expect((await app.admin.get(`/households/${id}`).expect(200)).body).toMatchObject({ members: 100 });
   });
 
   it('leaves no file when it is interrupted', async () => {

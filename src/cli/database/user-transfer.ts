@@ -11,6 +11,7 @@ import {
   type ImportCounts,
   type LineFormat,
   type PortableAccount,
+  type AccountTransfer,
 } from '../../domain/users/account-transfer.js';
 import { hasPassword } from '../../domain/passwords/password-hasher.js';
 import { CommandFailedError, Progress, writeExport } from '../terminal.js';
@@ -45,7 +46,7 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
     let batch: PortableAccount[] = [];
     const commit = async (): Promise<void> => {
       if (batch.length === 0) return;
-      const added = await (isDryRun ? accounts.findNewAccounts(batch) : accounts.insertAccounts(batch));
+      const added = await (isDryRun ? accounts.findNewAccounts(batch) : insertBatch(accounts, batch, report.lines));
       report.imported += added.length;
       report.without_password += added.filter(({ passwordHash }) => !hasPassword(passwordHash)).length;
       report.existing += batch.length - added.length;
@@ -65,7 +66,7 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
         progress.show(line.endsAt, line.number);
       }
     } catch (error) {
-      // Only the header throws here; refused accounts are in the report.
+      // Only the header throws this here; refused accounts are in the report.
       if (error instanceof RefusedLineError)
         throw new CommandFailedError(`Nothing was imported: ${error.message}.`, error.code);
       report.interrupted = error instanceof Error && error.name === 'AbortError';
@@ -76,6 +77,15 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
     const { imported, without_password, existing, refused } = report;
     await accounts.finishImport({ imported, without_password, existing, refused });
     return report;
+  });
+}
+
+/** @throws {CommandFailedError} which says what was imported */
+async function insertBatch(accounts: AccountTransfer, batch: readonly PortableAccount[], lastLine: number) {
+  return accounts.insertAccounts(batch).catch((error: unknown) => {
+    if (!(error instanceof RefusedLineError)) throw error;
+    const what = `${error.message}, among the ${batch.length} accounts up to line ${lastLine}`;
+    throw new CommandFailedError(`${what}. None of these was imported, and those before were.`, error.code);
   });
 }
 

@@ -18,6 +18,11 @@ import { Household } from './household.entity.js';
 import type { HouseholdRole } from './memberships.js';
 
 const MAX_HOUSEHOLDS_OF_USER = 32;
+/**
+ * Also for operators, because every answer about a user's token lists all households of the user, and a header of 100
+ * ids still fits into the buffer of a gateway (4 KB at nginx).
+ */
+const MAX_HOUSEHOLDS = 100;
 
 /** A household as one of its members sees it. */
 export interface OwnHousehold extends Household {
@@ -61,9 +66,13 @@ const IS_WITHOUT_ADMIN = `EXISTS (SELECT FROM household_members WHERE household_
     WHERE household_id = "Household".id AND role = 'admin' AND is_active)`;
 
 /** To be called with the user locked. @throws {ProblemException} too_many_households */
-export async function refuseTooManyHouseholds(transaction: EntityManager, userId: string): Promise<void> {
+export async function refuseTooManyHouseholds(
+  transaction: EntityManager,
+  userId: string,
+  { byOperator }: { byOperator: boolean },
+): Promise<void> {
   const [found] = await transaction.query<{ count: number }[]>(COUNT_HOUSEHOLDS, [userId]);
-  if (found && found.count >= MAX_HOUSEHOLDS_OF_USER) throw new ProblemException(problems.tooManyHouseholds);
+  if (found && found.count >= (byOperator ? MAX_HOUSEHOLDS : MAX_HOUSEHOLDS_OF_USER)) throw new ProblemException(problems.tooManyHouseholds);
 }
 
 export async function insertMember(
@@ -94,7 +103,7 @@ export class HouseholdsService {
     const { userId, actor } = caller;
     return this.dataSource.transaction(async (transaction) => {
       await this.acts.lockUsers(transaction, caller);
-      await refuseTooManyHouseholds(transaction, userId);
+      await refuseTooManyHouseholds(transaction, userId, { byOperator: false });
       const now = await this.clock.now(transaction);
       const household = { id: createId(), name, createdAt: now, updatedAt: now };
       await transaction.insert(Household, household);

@@ -164,7 +164,7 @@ export class InvitationsService {
       if (state !== 'open') return { valid: false, reason: state };
       if (role) throw new ProblemException(problems.alreadyMember);
       await refuseFullHousehold(household);
-      await refuseTooManyHouseholds(transaction, userId);
+      await refuseTooManyHouseholds(transaction, userId, { byOperator: false });
       const [taken] = await transaction.query<[unknown[], number]>(USE, [invitationId, now, userId]);
       if (taken.length === 0) return { valid: false, reason: 'cancelled' };
       await insertMember(transaction, id, { userId, role: 'member', now });

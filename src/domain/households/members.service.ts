@@ -13,7 +13,7 @@ import { Propagation } from '../revocation/propagation.js';
 import { Departures } from './departures.js';
 import { HouseholdActs, readRole, requireProof, type Caller, type LockedHousehold } from './household-acts.js';
 import { toHouseholdEvent } from './household-events.js';
-import { insertMember } from './households.service.js';
+import { insertMember, refuseTooManyHouseholds } from './households.service.js';
 import type { HouseholdRole } from './memberships.js';
 
 const MAX_MEMBERS = 100;
@@ -60,7 +60,7 @@ export class MembersService {
     return cutPage(rows, limit, ({ id }) => id);
   }
 
-  /** For an operator. @throws {ProblemException} not_found; already_member; household_full */
+  /** For an operator. @throws {ProblemException} not_found; already_member; household_full; too_many_households */
   async addMember(caller: Caller, householdId: string, userId: string, role: HouseholdRole): Promise<Member> {
     return this.acts.act(caller, { id: householdId, needs: 'admin', userId }, async (household) => {
       const { transaction, id, now } = household;
@@ -68,6 +68,7 @@ export class MembersService {
       if (!isUser) throw new ProblemException(problems.notFound);
       if (await readRole(transaction, id, userId)) throw new ProblemException(problems.alreadyMember);
       await refuseFullHousehold(household);
+      await refuseTooManyHouseholds(transaction, userId, { byOperator: true });
       await insertMember(transaction, id, { userId, role, now });
       const details = { user_id: userId, after: { role } };
       await this.audit.record(transaction, toHouseholdEvent('household.member.added', caller.actor, id, { details }));

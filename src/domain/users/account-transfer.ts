@@ -51,7 +51,8 @@ const MAX_HASH_LENGTH = 1_000;
 const EMAIL_REASON = 'email must be an address that registration accepts';
 const HASH_REASON = 'password_hash must be text, or a credential of Keycloak';
 
-const HOUSEHOLDS_REASON = 'households must be a list of {id, name, role}, with a UUID, and the role admin or member';
+const MAX_HOUSEHOLDS = 100;
+const HOUSEHOLDS_REASON = 'households must be a list of at most 100 {id, name, role}, with a UUID, and the role admin or member';
 const membership = z.strictObject({
   id: z
     .string()
@@ -86,7 +87,7 @@ const accountLine = z.strictObject({
   households: z
     .unknown()
     .transform((given, context) => {
-      const { data } = z.array(membership).safeParse(given ?? []);
+      const { data } = z.array(membership).max(MAX_HOUSEHOLDS).safeParse(given ?? []);
       if (!data) context.addIssue(HOUSEHOLDS_REASON);
       return data ?? z.NEVER;
     })
@@ -229,6 +230,8 @@ const LOCK_HOUSEHOLDS = 'SELECT FROM households WHERE id = ANY ($1::uuid[]) ORDE
 const INSERT_MEMBERSHIPS = `INSERT INTO household_members (household_id, user_id, role, since)
   SELECT household_id, user_id, role, $4 FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS given(household_id, user_id, role)
   ON CONFLICT DO NOTHING`;
+const FIND_OVERFULL = `SELECT FROM household_members WHERE household_id = ANY ($1::uuid[])
+  GROUP BY household_id HAVING count(*) > 100 LIMIT 1`;
 
 const FIND_NEW = `SELECT id, email, password_hash AS "passwordHash"
   FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS given(id, email, password_hash, line)
@@ -272,6 +275,7 @@ export class AccountTransfer {
     private readonly clock: ComparedClock,
   ) {}
 
+  /** @throws {RefusedLineError} household_full, and inserts nothing of the batch */
   async insertAccounts(batch: readonly PortableAccount[]): Promise<AddedAccount[]> {
     return this.dataSource.transaction(async (transaction) => {
       const values = [...toColumns(batch), this.clock.now()];
@@ -289,7 +293,7 @@ export class AccountTransfer {
     });
   }
 
-  /** Makes the households that do not exist. The limits of users are not those of an operator who imports. */
+  /** Makes the households that do not exist. The limits are those of operators. */
   private async insertMemberships(transaction: EntityManager, accounts: readonly PortableAccount[]): Promise<void> {
     const members = accounts.flatMap(({ id: userId, households }) => households.map((each) => ({ ...each, userId })));
     if (members.length === 0) return;
@@ -299,6 +303,8 @@ export class AccountTransfer {
     await transaction.query(LOCK_HOUSEHOLDS, [ids]);
     const columns = [members.map(({ userId }) => userId), members.map(({ role }) => role)];
     await transaction.query(INSERT_MEMBERSHIPS, [ids, ...columns, now]);
+    if ((await transaction.query<unknown[]>(FIND_OVERFULL, [ids])).length > 0)
+      throw new RefusedLineError('a household would have more than 100 members', 'household_full');
   }
 
   /** @returns the accounts that an import would add, given those of the earlier batches */

@@ -7,7 +7,7 @@ import type { Duplex } from 'node:stream';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import express, { type Express, type Response } from 'express';
 import { createRandomId } from '../common/ids.js';
-import { problems, toProblemBody } from '../problems/problems.js';
+import { problems, toProblemBody, type Problem } from '../problems/problems.js';
 import { ConnectionBounds, CONNECTIONS_CHECKING_INTERVAL_MS } from './connection-bounds.js';
 import { markInternal, SECURITY_HEADERS } from './request-guards.js';
 
@@ -87,10 +87,15 @@ function isPlainObject(body: unknown): body is object {
   return typeof body === 'object' && body !== null && body.constructor === Object;
 }
 
-/** Answers a request that is not valid HTTP, or whose headers are too large. The connection is closed. */
+const UNREADABLE: Readonly<Record<string, Problem>> = {
+  HPE_HEADER_OVERFLOW: problems.headersTooLarge,
+  ERR_HTTP_REQUEST_TIMEOUT: problems.requestTimeout,
+};
+
+/** Answers a request that is not valid HTTP, too slow, or whose headers are too large. The connection is closed. */
 function answerUnreadable(error: Error & { code?: string }, socket: Duplex): void {
   if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
-  const problem = error.code === 'HPE_HEADER_OVERFLOW' ? problems.headersTooLarge : problems.malformedRequest;
+  const problem = UNREADABLE[error.code ?? ''] ?? problems.malformedRequest;
   const { status } = problem;
   const body = JSON.stringify(toProblemBody(problem, createRandomId()));
   const head = [

@@ -162,6 +162,10 @@ export const problems = {
       'method_not_allowed: The method is not allowed here. The path exists, and takes the methods that the Allow ' +
       'header lists.',
   }),
+  ...define(408, {
+    requestTimeout:
+      'request_timeout: The request took too long to arrive. Send it again: it must arrive within 30 seconds.',
+  }),
   ...define(409, {
     totpEnrolled:
       'totp_enrolled: The authenticator app is enrolled. The account has a confirmed authenticator app (TOTP). ' +
@@ -202,11 +206,11 @@ export const problems = {
       'household_full: The household is full. A household has at most 100 members, and its admins give it at most 50 ' +
       'live nodes, open enrolments included, and 20 open invitations.',
     tooManyHouseholds:
-      'too_many_households: The user has too many households. A user creates or joins 32 households at most. Leave ' +
-      'one first.',
+      'too_many_households: The user has too many households. A user creates or joins 32 households at most, and ' +
+      'operators add one to 100 at most. Leave one first.',
     householdHasNodes:
-      'household_has_nodes: The household has live nodes. Revoke them first, or send revoke_nodes=true, and they are ' +
-      'revoked with it.',
+      'household_has_nodes: The household has live nodes. Revoke them first, or have them revoked with it: ' +
+      'revoke_nodes=true, on the command line --revoke-nodes.',
     invitationUsed:
       'invitation_used: The invitation was used. A person became a member with it, which a cancellation does not ' +
       'undo. Remove the member.',

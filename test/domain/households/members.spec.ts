@@ -236,6 +236,28 @@ describe('a household and its members', () => {
     for (const answer of refused) expectProblem(answer, problems.tooManyHouseholds);
   });
 
+  it('is one of 100 of a user at most for an operator, whose answers list them all', async () => {
+    const owner = await Owner.of(app);
+    const { id: user_id } = owner.user;
+    await app.database.query(
+      `WITH made AS (INSERT INTO households (id, created_at, updated_at)
+         SELECT gen_random_uuid(), now(), now() FROM generate_series(1, 98) RETURNING id)
+       INSERT INTO household_members (household_id, user_id, role, since) SELECT id, $1, 'member', now() FROM made`,
+      [user_id],
+    );
+    const homes = await Promise.all(Array.from({ length: 4 }, () => Home.of(app)));
+    const answers = await Promise.all(
+      homes.map(({ id }) => app.admin.post(`/households/${id}/members`, { user_id, role: 'member' })),
+    );
+    expect(countByStatus(answers)).toEqual({ 201: 2, 409: 2 });
+    for (const answer of answers.filter(({ status }) => status === 409))
+      expectProblem(answer, problems.tooManyHouseholds);
+    const { body } = await owner.as(app.post('/internal/validate-user')).expect(200);
+    expect((body as { households: unknown[] }).households).toHaveLength(100);
+    const { headers } = await owner.as(app.get('/internal/authorize/user')).expect(200);
+    expect((headers['x-auth-households'] as string).split(',')).toHaveLength(100);
+  });
+
   it('lets a user act 60 times an hour', async () => {
     const home = await Home.of(app);
     const answers = await Promise.all(

@@ -62,6 +62,9 @@ describe('a line of an import', () => {
       [{ id, role: 'admin', a: 1 }],
     ])
       expect(refusalOf(line({ households: wrong }))).toBe('households_invalid');
+    const many = (length: number) => Array.from({ length }, () => ({ id: randomUUID(), role: 'member' }));
+    expect(parseAccountLine(line({ households: many(100) }), NOW).households).toHaveLength(100);
+    expect(refusalOf(line({ households: many(101) }))).toBe('households_invalid');
   });
 
   it('has its address made canonical, as registration does', () => {

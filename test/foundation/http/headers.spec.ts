@@ -4,6 +4,8 @@ import { request as httpRequest, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import request from 'supertest';
 import { DEV_SECRETS } from '../../../src/cli/dev/fixed-values.js';
 import { ADMIN_KEY } from '../../support/settings.js';
@@ -105,6 +107,18 @@ describe('with CORS_ORIGINS', () => {
       expect(corsHeadersOf(headers)).toEqual([]);
       expect(headers).not.toHaveProperty('vary');
     });
+  });
+});
+
+describe('a request that does not arrive whole in time', () => {
+  const app = useApp();
+
+  it('is 408, which is no verdict', async () => {
+    const socket = new PassThrough();
+    app.server.emit('clientError', Object.assign(new Error(), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), socket);
+    const answer = await text(socket);
+    expect(answer).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n/);
+    expect(answer).toContain(`"code":"${problems.requestTimeout.code}"`);
   });
 });
 
