@@ -46,9 +46,13 @@ function printRoute(name: string, none: Sample, many: Sample): void {
   const cost = (many.cpu ?? NaN) / (none.cpu ?? NaN);
   const slowdown = (none.throughput ?? NaN) / (many.throughput ?? NaN);
   const max = name === USER ? MAX_RATIO_OF_USER : MAX_RATIO;
-  const figures = [none, many].map(({ cpu = NaN, throughput = NaN }) => `${cpu.toFixed(0)} µs, ${throughput.toFixed(0)}/s`);
+  const figures = [none, many].map(
+    ({ cpu = NaN, throughput = NaN }) => `${cpu.toFixed(0)} µs, ${throughput.toFixed(0)}/s`,
+  );
   const ratios = `CPU × ${cost.toFixed(3)}, time × ${slowdown.toFixed(3)}`;
-  console.log(`${name.padEnd(20)} ${figures.join(' → ')}: ${ratios}, at most ${max} (${cost <= max ? 'held' : 'missed'})`);
+  console.log(
+    `${name.padEnd(20)} ${figures.join(' → ')}: ${ratios}, at most ${max} (${cost <= max ? 'held' : 'missed'})`,
+  );
 }
 
 async function makeRoutes(testbed: Testbed, database: keyof typeof DATABASES): Promise<Contestant[]> {

@@ -318,7 +318,8 @@ describe('platform-auth users export', () => {
     const lineOf = (number: number) =>
       JSON.stringify({ email: `${number}-${id}@example.org`, households: [{ id, role: 'member' }] });
     const file = http.path('home.ndjson');
-    const write = (length: number) => writeFileSync(file, Array.from({ length }, (_, index) => lineOf(index)).join('\n'));
+    const write = (length: number) =>
+      writeFileSync(file, Array.from({ length }, (_, index) => lineOf(index)).join('\n'));
     write(101);
     expect(await cli().fails(`users import ${file}`)).toContain(
       'a household would have more than 100 members, among the 101 accounts up to line 101. None of these was imported',

@@ -202,9 +202,7 @@ describe('GET /docs-json', () => {
     const { foreignForm, methodNotAllowed, requestTimeout, misdirectedRequest, headersTooLarge } = problems;
     const unroutable = [foreignForm, methodNotAllowed, requestTimeout, misdirectedRequest, headersTooLarge];
     expect(document.info.description).toContain(problems.methodNotAllowed.code);
-    expect([...catalogue.keys()].filter((code) => !shown.has(code))).toEqual(
-      unroutable.map(({ code }) => code),
-    );
+    expect([...catalogue.keys()].filter((code) => !shown.has(code))).toEqual(unroutable.map(({ code }) => code));
   });
 
   it('has a schema for every request and response, and an example for every field', () => {

@@ -72,7 +72,8 @@ export async function refuseTooManyHouseholds(
   { byOperator }: { byOperator: boolean },
 ): Promise<void> {
   const [found] = await transaction.query<{ count: number }[]>(COUNT_HOUSEHOLDS, [userId]);
-  if (found && found.count >= (byOperator ? MAX_HOUSEHOLDS : MAX_HOUSEHOLDS_OF_USER)) throw new ProblemException(problems.tooManyHouseholds);
+  if (found && found.count >= (byOperator ? MAX_HOUSEHOLDS : MAX_HOUSEHOLDS_OF_USER))
+    throw new ProblemException(problems.tooManyHouseholds);
 }
 
 export async function insertMember(

@@ -52,7 +52,8 @@ const EMAIL_REASON = 'email must be an address that registration accepts';
 const HASH_REASON = 'password_hash must be text, or a credential of Keycloak';
 
 const MAX_HOUSEHOLDS = 100;
-const HOUSEHOLDS_REASON = 'households must be a list of at most 100 {id, name, role}, with a UUID, and the role admin or member';
+const HOUSEHOLDS_REASON =
+  'households must be a list of at most 100 {id, name, role}, with a UUID, and the role admin or member';
 const membership = z.strictObject({
   id: z
     .string()
@@ -87,7 +88,10 @@ const accountLine = z.strictObject({
   households: z
     .unknown()
     .transform((given, context) => {
-      const { data } = z.array(membership).max(MAX_HOUSEHOLDS).safeParse(given ?? []);
+      const { data } = z
+        .array(membership)
+        .max(MAX_HOUSEHOLDS)
+        .safeParse(given ?? []);
       if (!data) context.addIssue(HOUSEHOLDS_REASON);
       return data ?? z.NEVER;
     })
