@@ -76,12 +76,12 @@ export function readPollAnswer(answer: ServiceAnswer): PollAnswer {
   const body = parseObject(answer.body);
   if (isUnavailable(answer.status)) return { kind: 'unknown' };
   if (answer.status !== 200) {
-    return { kind: 'misconfigured', detail: describe(answer, toLoggable(toText(body?.code))) };
+    return { kind: 'misconfigured', detail: describeAnswer(answer) };
   }
   const { cursor, reset, lease_ms: leaseMs, fresh_for_ms: freshForMs, changes } = body ?? {};
   const isReadable = typeof cursor === 'string' && typeof reset === 'boolean' && Array.isArray(changes);
   if (!isReadable || !isDuration(leaseMs) || !isDuration(freshForMs) || !changes.every(isChange)) {
-    return { kind: 'misconfigured', detail: describe(answer, 'not an answer to a poll') };
+    return { kind: 'misconfigured', detail: describeAnswer(answer, 'not an answer to a poll') };
   }
   const known = changes
     .filter(({ kind }) => KINDS.has(kind))
@@ -99,10 +99,14 @@ export function parseObject(text: string): Fields | undefined {
 }
 
 function createMisconfigured(answer: ServiceAnswer, detail: string): Judgement {
-  return { verdict: 'misconfigured', detail: describe(answer, detail) };
+  return { verdict: 'misconfigured', detail: describeAnswer(answer, detail) };
 }
 
-function describe({ status }: ServiceAnswer, detail: string): string {
+/** @returns the status and the code of an answer that was not expected */
+export function describeAnswer(
+  { status, body }: ServiceAnswer,
+  detail = toLoggable(toText(parseObject(body)?.code)),
+): string {
   const advice = status === 404 ? WRONG_ADDRESS : detail === 'invalid_app_credentials' && WRONG_KEY;
   return `${status}: ${detail}${advice ? ` (${advice})` : ''}`;
 }

@@ -10,7 +10,7 @@ const CONNECT_TIMEOUT_MS = 500;
 const MAX_ANSWER_BYTES = 1_000_000;
 const MAX_CONNECTIONS = 64;
 
-/** HTTP over keep-alive connections: one for polls, several for questions. It follows no redirect. */
+/** HTTP over keep-alive connections: one for polls, one for events, several for questions. It follows no redirect. */
 export class HttpTransport implements Transport {
   private readonly agents = new Map<string, http.Agent>();
   private readonly lookups: SharedLookups;
@@ -28,7 +28,7 @@ export class HttpTransport implements Transport {
     let leaveLookup = (): void => undefined;
     const options: https.RequestOptions = {
       method,
-      agent: this.getAgent(isSecure, request.isPoll ?? false),
+      agent: this.getAgent(isSecure, request),
       signal,
       lookup: (...question) => void (leaveLookup = this.lookups.join(...question)),
       headers: { ...headers, ...(method === 'POST' && { 'Content-Length': String(Buffer.byteLength(body)) }) },
@@ -49,11 +49,12 @@ export class HttpTransport implements Transport {
     for (const agent of this.agents.values()) agent.destroy();
   }
 
-  private getAgent(isSecure: boolean, isPoll: boolean): http.Agent {
-    const name = `${isSecure} ${isPoll}`;
+  private getAgent(isSecure: boolean, { isPoll = false, timeoutMs }: ServiceRequest): http.Agent {
+    const isWaiting = timeoutMs !== undefined;
+    const name = `${isSecure} ${isPoll} ${isWaiting}`;
     let agent = this.agents.get(name);
     if (!agent) {
-      const options = { keepAlive: true, maxSockets: isPoll ? 1 : MAX_CONNECTIONS };
+      const options = { keepAlive: true, maxSockets: isPoll || isWaiting ? 1 : MAX_CONNECTIONS };
       agent = isSecure ? new https.Agent(options) : new http.Agent(options);
       this.agents.set(name, agent);
     }

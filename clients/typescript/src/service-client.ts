@@ -24,7 +24,7 @@ export class ServiceClient {
   /**
    * Presents the own key where the request asks for it. After a refusal the key's file is read again, because the key
    * may have been rotated.
-   * @param deadlineMs by the monotonic clock; one attempt takes a second at most
+   * @param deadlineMs by the monotonic clock; one attempt takes a second at most, unless the request says otherwise
    * @throws {ConnectionError} {TimeoutError}
    */
   async send(request: ServiceRequest, deadlineMs = Infinity): Promise<TimedAnswer> {
@@ -41,7 +41,7 @@ export class ServiceClient {
     const { clocks, transport } = this.runtime;
     const sentAtMs = clocks.monotonic();
     const sentAtWallMs = clocks.wall();
-    const timeoutMs = Math.min(ATTEMPT_TIMEOUT_MS, deadlineMs - sentAtMs);
+    const timeoutMs = Math.min(request.timeoutMs ?? ATTEMPT_TIMEOUT_MS, deadlineMs - sentAtMs);
     if (timeoutMs <= 0) throw new TimeoutError('No answer in time');
     const controller = new AbortController();
     let cancel = (): void => undefined;

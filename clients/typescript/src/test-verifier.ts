@@ -1,6 +1,7 @@
 import { hash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
 import type { Change } from '../../../packages/lease/src/change-feed.js';
 import { DELEGATED_TYPE } from './delegation.js';
+import type { PlatformEvent } from './event-reader.js';
 import { toSettings, type VerifierOptions } from './options.js';
 import type {
   AnyUserPrincipal,
@@ -150,6 +151,23 @@ export class TestVerifier extends VerifierCore {
     this.applyChange(change);
   }
 
+  /**
+   * Delivers an event to `events`.
+   * @returns resolved when the service under test has acknowledged it
+   */
+  deliver(type: string, subject: PlatformEvent['subject'], data: PlatformEvent['data'] = {}): Promise<void> {
+    const id = `${randomUUID()}:${type}`;
+    return this.service.events.add({ id, type, time: new Date().toISOString(), subject, data });
+  }
+
+  /**
+   * Makes `events` call `onReset`.
+   * @returns resolved when that has succeeded
+   */
+  deliverReset(): Promise<void> {
+    return this.service.events.add(undefined);
+  }
+
   /** @param isAvailable false makes every verification fail with 503, until the next call with true */
   setAvailable(isAvailable: boolean): void {
     this.service.isAvailable = isAvailable;
@@ -168,11 +186,55 @@ function toChange(principal: Principal | AnyUserPrincipal): Change {
   return link ? { kind: 'app', id: link.appId } : { kind: 'session', id: principal.sessionId };
 }
 
+interface Delivery {
+  readonly cursor: string;
+  /** Undefined: a reset. */
+  readonly event: object | undefined;
+  readonly onAcknowledged: () => void;
+}
+
+/** Events that were delivered, until they are acknowledged. */
+class MemoryEvents {
+  private count = 0;
+  private isClosed = false;
+  private waiting: readonly Delivery[] = [];
+  private wake = (): void => undefined;
+
+  add(event: object | undefined): Promise<void> {
+    return new Promise((onAcknowledged) => {
+      this.count += 1;
+      this.waiting = [...this.waiting, { cursor: String(this.count), event, onAcknowledged }];
+      this.wake();
+    });
+  }
+
+  close(): void {
+    this.isClosed = true;
+    this.wake();
+  }
+
+  /** Waits until there is something to answer. */
+  async answer(after: string | undefined): Promise<ServiceAnswer> {
+    const isDone = ({ cursor }: Delivery): boolean => Number(cursor) <= Number(after ?? 0);
+    for (const { onAcknowledged } of this.waiting.filter(isDone)) onAcknowledged();
+    this.waiting = this.waiting.filter((delivery) => !isDone(delivery));
+    while (this.waiting.length === 0 && !this.isClosed) await new Promise<void>((resolve) => (this.wake = resolve));
+    const [first, ...others] = this.waiting;
+    const reset = first !== undefined && first.event === undefined;
+    const end = others.findIndex(({ event }) => event === undefined);
+    const told = this.waiting.slice(0, end === -1 ? undefined : end + 1);
+    const events = reset ? [] : told.map(({ event, cursor }) => ({ ...event, cursor }));
+    const body = { events, more: false, reset, ...(reset && { cursor: first.cursor }) };
+    return { status: 200, headers: {}, body: JSON.stringify(body) };
+  }
+}
+
 /** The routes that a verifier asks, over credentials in memory. Grants no lease, so nothing is remembered. */
 class MemoryService implements Transport {
   constructor(private readonly serviceName: string) {}
 
   isAvailable = true;
+  readonly events = new MemoryEvents();
   private readonly issued = new Map<string, Issued>();
   private readonly households = new Map<string, readonly Membership[]>();
 
@@ -195,11 +257,13 @@ class MemoryService implements Transport {
 
   close(): void {
     this.isAvailable = false;
+    this.events.close();
   }
 
   send({ url, headers, body = '{}' }: ServiceRequest): Promise<ServiceAnswer> {
     if (!this.isAvailable) return Promise.reject(new ConnectionError('The service under test is cut off'));
     const { pathname } = new URL(url);
+    if (pathname === '/internal/events') return this.events.answer((JSON.parse(body) as { after?: string }).after);
     if (pathname === '/internal/validate-app') {
       const { target } = JSON.parse(body) as { target: string };
       const found = this.find(`app ${headers['X-Platform-App-Id']?.toLowerCase()}`, headers['X-Platform-App-Key']);

@@ -7,6 +7,8 @@ export interface ServiceRequest {
   readonly presentsOwnKey?: boolean;
   /** Polls have a connection of their own. */
   readonly isPoll?: boolean;
+  /** Longer than the usual second when the service may wait; such requests have a connection of their own, too. */
+  readonly timeoutMs?: number;
 }
 
 export interface ServiceAnswer {

@@ -25,6 +25,7 @@ import {
 } from './credentials.js';
 import { expectDelegation, type TokenDemands, type UserDemands } from './delegation.js';
 import { Endings } from './endings.js';
+import { EventReader, type EventsOptions, type PlatformEvent } from './event-reader.js';
 import { MissingScopeError, RefusedError, toVerificationError, VerificationError } from './errors.js';
 import { ExchangedTokens } from './exchanged-tokens.js';
 import { expectMember, knowsHouseholds, type MemberDemands } from './membership.js';
@@ -101,6 +102,7 @@ export class VerifierCore {
   private readonly tokenCheck: TokenCheck;
   private readonly poller: Poller;
   private readonly endings: Endings;
+  private readonly eventReader: EventReader;
   private readonly counts: VerdictCounts;
   private readonly checks: Checks;
   private readonly askedAgain = new WeakSet<Remembered<unknown>>();
@@ -128,6 +130,7 @@ export class VerifierCore {
     const onRemember = (): void => this.poller.start();
     this.questions = new Questions(settings, runtime, client, this.lease, this.checks, onRemember);
     this.exchanged = new ExchangedTokens(settings, runtime, client, this.lease, this.checks, onRemember);
+    this.eventReader = new EventReader(settings, runtime, client, this.checks);
     this.endings = new Endings(runtime, this.lease, report);
     this.counts = new VerdictCounts(settings.onVerdict, report);
     observeCounts(() => this.readCounts());
@@ -242,6 +245,16 @@ export class VerifierCore {
     return this.endings.add({ changes: this.listEnds(door, request), isLive, onEnded: callback });
   }
 
+  /**
+   * What happened, of the types that this service subscribes to: each event at least once, in order. Asking for the next
+   * one acknowledges it; after an error in the loop it comes again, when the events are iterated again. Ends when the
+   * verifier is closed. A later iterator takes over from an earlier one. Events revoke nothing: the guards do.
+   * @throws {VerifierConfigurationError} while this service has no subscription
+   */
+  events(options: EventsOptions): AsyncGenerator<PlatformEvent, void, undefined> {
+    return this.eventReader.read(options);
+  }
+
   /** How many requests were accepted, refused and not verified (503) at each door, since the verifier was created. */
   readCounts(): Counts {
     return this.counts.read();
@@ -250,6 +263,7 @@ export class VerifierCore {
   /** Stops polling and closes the connections. */
   close(): void {
     this.poller.close();
+    this.eventReader.close();
     this.runtime.transport.close();
   }
 
