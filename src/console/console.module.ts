@@ -19,7 +19,7 @@ import { CREDENTIAL_PAGES } from './credential-pages.js';
 import { NavigationCounts } from './navigation-counts.js';
 import { StatusModule } from '../domain/status/status.module.js';
 import { MapPage } from './map.js';
-import { EnrolmentPages } from './enrolments.js';
+import { EnrolmentPages } from './enrolment-pages.js';
 import { HouseholdPages } from './households.js';
 import { DashboardPage } from './dashboard.js';
 import { Names } from './names.js';

@@ -10,7 +10,7 @@ import { AdminApi, type AdminRoutes } from './admin-api.js';
 import { Confirmations } from './confirmations.js';
 import { ConsolePages, getSession, keepForm, readFields, ReadsOnly, refuseOutdated } from './console-requests.js';
 import { State } from './credential-pages.js';
-import { ENROLMENTS_ADDRESS } from './enrolments.js';
+import { ENROLMENTS_ADDRESS } from './enrolment-pages.js';
 import { ResourcePages, type Description, type ResourceType } from './resource-pages.js';
 import { Ago, Moment } from './moments.js';
 import { toLabel } from './properties.js';

@@ -17,7 +17,11 @@ import { Filters, Page, Pager, sendPage, Table, toAddress, type FieldProps, type
 
 const ADDRESS = '/console/map';
 /** How large the drawing is: as wide as the window at most, or by a factor. */
-const ZOOMS = { '': 'Fit', '1': 'Natural size', '2': 'Twice' };
+const ZOOMS = [
+  ['', 'Fit'],
+  ['1', 'Natural size'],
+  ['2', 'Twice'],
+] as const;
 /** More arrows are not readable and take long to lay out, so the page asks for a service. */
 const MAX_ARROWS = 100;
 const [MINUTE_MS, DAY_MS] = [60_000, 86_400_000];
@@ -254,12 +258,12 @@ function Drawing({ arrows, query }: { arrows: readonly MapArrow[]; query: Fields
   if (arrows.length === 0) return null;
   const graph = computeLayout(arrows);
   const { width, height } = graph.graph();
-  const factor = Object.hasOwn(ZOOMS, query.zoom ?? '') ? Number(query.zoom ?? '') : 0;
+  const factor = ZOOMS.some(([zoom]) => zoom === query.zoom) ? Number(query.zoom ?? '') : 0;
   const size = { width: width * (factor || 1), height: height * (factor || 1) };
   return (
     <div class={factor > 0 ? 'map zoomed overflow' : 'map overflow'} tabindex={0} role="region" aria-label="Drawing">
       <p>
-        {Object.entries(ZOOMS).map(([zoom, name]) => [
+        {ZOOMS.map(([zoom, name]) => [
           <a
             href={toAddress(ADDRESS, { ...query, zoom })}
             aria-current={zoom === (factor > 0 ? String(factor) : '') ? 'true' : undefined}

@@ -167,6 +167,9 @@ const COURSES: Readonly<Record<string, readonly Course[]>> = {
     { does: 'fires when no mail is sent', series: mailWaits, silent: 19, fires: 22 },
     { does: 'ignores one recipient that takes no mail', series: { ...mailWaits, [sent]: growing(1) }, silent: 40 },
   ],
+  PlatformAuthKeysExpire: [
+    { does: 'fires when a key expires soon', series: { keys_expiring: steady(1) }, silent: 59, fires: 62 },
+  ],
   PlatformAuthMaintenanceOverdue: ['purge', 'audit_maintenance', 'key_maintenance'].map((job) => ({
     does: `fires when the last ${job} is hours ago`,
     series: { [`${job}_age_seconds`]: steady(8_000) },

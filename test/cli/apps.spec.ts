@@ -460,6 +460,16 @@ describe('platform-auth', () => {
     expect(await cli.ok('status')).toMatch(new RegExp(`households without an active admin +home \\(${home.id}\\)`));
   });
 
+  it('status names the operators whose keys expire within 14 days', async () => {
+    const inDays = (days: number): string => new Date(Date.now() + days * 86_400_000).toISOString();
+    await app.operator(['read'], 'late', inDays(15));
+    const until = inDays(13);
+    await app.operator(['read'], 'soon', until);
+    const shown = await cli.ok('status');
+    expect(shown).toMatch(new RegExp(`operators expiring within 14 days +\\d+: .*soon \\(${until.slice(0, 10)}\\)`));
+    expect(shown).not.toContain('late (');
+  });
+
   it('status names the scopes that were not asked for in 30 days', async () => {
     const { appId, caller } = await app.service(undefined, 'ocr');
     await app.admin.patch(`/app-credentials/${appId}`, { scopes: ['a:used', 'b:unused', 'c:unused'] }).expect(200);

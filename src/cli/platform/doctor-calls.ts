@@ -325,10 +325,11 @@ export function* checkKeys(
       yield warning(where, what, `Add the pair to the map, or run ${command} --prune.`);
     }
     if (isUnused(credential, now)) {
-      const what =
+      const use =
         last_used_at === null
           ? `The key was not used once in more than ${UNUSED_DAYS} days.`
           : `The key was last used on ${last_used_at.slice(0, 10)}.`;
+      const what = `${use} It is not tried, because a trial would be a use.`;
       const remedy = `If ${caller} no longer calls ${target}, remove the pair from the map and run ${command} --prune.`;
       yield warning(where, what, remedy);
     }

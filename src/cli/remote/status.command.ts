@@ -16,6 +16,7 @@ const counts = z.object({ live: z.number(), ended: z.number(), unused: z.number(
 const unusedScopes = z.object({
   items: z.array(z.object({ caller: z.string(), target: z.string(), scope: z.string() })),
 });
+const operators = z.object({ items: z.array(z.object({ name: z.string(), expires_at: z.string() })) });
 const households = z.object({ items: z.array(z.object({ id: z.string(), name: z.string().nullable() })) });
 const findings = z.object({
   items: z.array(
@@ -73,11 +74,18 @@ export function addStatusCommand(root: Command): void {
     });
 }
 
+/** The first hundred. */
+function toExpiring(path: string): string {
+  const expires_before = new Date(Date.now() + EXPIRY_NOTICE_DAYS * MS_PER_DAY).toISOString();
+  return `${path}?${new URLSearchParams({ live: 'true', limit: '100', expires_before }).toString()}`;
+}
+
 /** A count is null when the key may not see it. */
 async function readCounts(client: AdminClient | undefined) {
   return {
     nodes: await readIfAllowed(client, '/nodes/summary', counts),
     app_credentials: await readIfAllowed(client, '/app-credentials/summary', counts),
+    expiring_operators: (await readIfAllowed(client, toExpiring('/operators'), operators))?.items ?? null,
     unused_scopes: (await readIfAllowed(client, '/app-credentials/unused-scopes', unusedScopes))?.items ?? null,
     households_without_admin:
       (await readIfAllowed(client, '/households?without_admin=true', households))?.items ?? null,
@@ -134,10 +142,14 @@ async function readIfAllowed<Body>(
 }
 
 function formatCounted(counted: Awaited<ReturnType<typeof readCounts>>): Record<string, string> {
-  const { nodes, app_credentials, unused_scopes, households_without_admin, needs_a_person } = counted;
+  const { nodes, app_credentials, expiring_operators, unused_scopes, households_without_admin, needs_a_person } =
+    counted;
   return {
     ...(nodes && { nodes: formatCounts(nodes) }),
     ...(app_credentials && { 'app credentials': formatCounts(app_credentials) }),
+    ...(expiring_operators?.length && {
+      [`operators expiring within ${EXPIRY_NOTICE_DAYS} days`]: formatOperators(expiring_operators),
+    }),
     ...(unused_scopes?.length && { 'unused scopes': formatScopes(unused_scopes) }),
     ...(households_without_admin?.length && {
       'households without an active admin': formatHouseholds(households_without_admin),
@@ -170,6 +182,11 @@ function formatFindings(found: z.infer<typeof findings>['items']): string {
     [`${severity}:`, ...(subject ? [`${subject.name}:`] : []), detail].join(' '),
   );
   return texts.join('; ');
+}
+
+function formatOperators(found: z.infer<typeof operators>['items']): string {
+  const names = found.map(({ name, expires_at }) => `${name} (${expires_at.slice(0, 10)})`);
+  return `${names.length}: ${names.join(', ')}`;
 }
 
 function formatHouseholds(found: z.infer<typeof households>['items']): string {

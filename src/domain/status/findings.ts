@@ -9,6 +9,7 @@ import type { OperatorScope } from '../../foundation/common/names.js';
 import { EXPIRY_NOTICE_DAYS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database } from '../../foundation/database/database.js';
+import { createSlowGauge, MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
 import { BackgroundWork } from '../maintenance/background-work.js';
 import {
   FIND_GUESSES,
@@ -108,6 +109,14 @@ const findExpiring = (kind: KeyKindName) => ({
     WHERE LEAST(expires_at, revoked_at) > $1 AND LEAST(expires_at, revoked_at) < $1::timestamptz + interval '${EXPIRY_NOTICE_DAYS} days'
       AND revoked_at IS NULL ORDER BY LEAST(expires_at, revoked_at) LIMIT ${MAX_EACH + 1}`,
 });
+const COUNT_EXPIRING = {
+  name: 'findings_count_expiring',
+  text: `SELECT ${KEY_KIND_NAMES.map(
+    (kind) => `(SELECT count(*) FROM ${KEY_KINDS[kind].table}
+      WHERE LEAST(expires_at, revoked_at) > $1 AND LEAST(expires_at, revoked_at) < $1::timestamptz + interval '${EXPIRY_NOTICE_DAYS} days'
+        AND revoked_at IS NULL)`,
+  ).join(' + ')} AS count`,
+};
 const findOldUsed = (kind: KeyKindName) => ({
   name: `findings_${KEY_KINDS[kind].table}_old_used`,
   text: `SELECT *, previous_key_expires_at AS until, previous_key_used_at AS used_at FROM ${KEY_KINDS[kind].table}
@@ -129,7 +138,13 @@ export class Findings {
     private readonly clock: ComparedClock,
     private readonly counts: HourlyCounts,
     private readonly work: BackgroundWork,
-  ) {}
+    metrics: MetricsRegistry,
+  ) {
+    const count = createSlowGauge(() => this.countExpiringKeys());
+    const help = `Live keys of nodes, apps and operators that expire within ${EXPIRY_NOTICE_DAYS} days.`;
+    // Every process counts the same rows, so the values of several are aggregated by the maximum.
+    metrics.addGauge('keys_expiring', help, count, 'max');
+  }
 
   /** @param mayRead whether an operator may read what this scope shows */
   async report(mayRead: (scope: OperatorScope) => boolean): Promise<Report> {
@@ -149,6 +164,11 @@ export class Findings {
     const rank = ({ check, severity }: Finding): number =>
       CHECK_NAMES.indexOf(check) + (severity === 'critical' ? 0 : CHECK_NAMES.length);
     return { at, lookedAt, findings: found.flat().toSorted((one, other) => rank(one) - rank(other)) };
+  }
+
+  private async countExpiringKeys(): Promise<number> {
+    const row = await this.database.row<{ count: string }>(COUNT_EXPIRING, [await this.clock.compareClocks()]);
+    return Number(row?.count);
   }
 
   private async findPlatform(at: Date): Promise<Finding[]> {

@@ -179,6 +179,23 @@ describe('what is read from the database', () => {
   });
   afterAll(() => void jest.restoreAllMocks());
 
+  it('counts live keys of every kind that expire within 14 days', async () => {
+    const app = await TestApp.start({ variables: ON });
+    const inDays = (days: number): string => new Date(Date.now() + days * 86_400_000).toISOString();
+    expect((await scrape(app)).value('keys_expiring')).toBe(0);
+    await app.operator(['read'], 'soon', inDays(13));
+    await app.operator(['read'], 'late', inDays(15));
+    const node = { household_id: crypto.randomUUID(), room: 'hall', name: 'lamp', expires_at: inDays(1) };
+    await app.admin.post('/nodes', node).expect(201);
+    const pair = { caller: 'ui', target: 'ocr', expires_at: inDays(2) };
+    const { body } = await app.admin.post('/app-credentials', pair).expect(201);
+    await app.admin.post('/app-credentials', { ...pair, caller: 'recipes' }).expect(201);
+    await app.admin.delete(`/app-credentials/${body.app_id}`).expect(204);
+    skip(30);
+    expect((await scrape(app)).value('keys_expiring')).toBe(3);
+    await app.stop();
+  });
+
   it('counts live sessions at most twice a minute, by a monotonic clock', async () => {
     const clock = new TestClock();
     const app = await TestApp.start({ variables: ON, clock });
