@@ -14,7 +14,7 @@ const STOREYS = {
     ['audit'],
     ['keys', 'signing-keys', 'passwords', 'mail'],
     ['tokens', 'app-credentials', 'nodes', 'operators'],
-    ['households'],
+    ['delegation', 'households'],
     ['users'],
     ['second-factors'],
     ['maintenance'],

@@ -250,6 +250,8 @@ const credential = (more: Partial<AppCredentialResponse>): AppCredentialResponse
   app_id: randomUUID(),
   caller: 'recipes',
   target: 'ocr',
+  for_users: false,
+  for_users_used_at: null,
   created_at: inDays(-100),
   updated_at: inDays(-100),
   last_used_at: inDays(-1),

@@ -232,7 +232,15 @@ describe('platform-auth doctor', () => {
         { name: 'auth', url },
         { name: 'ocr', url: there },
         { name: 'recipes', url: 'http://127.0.0.1:9' },
-      ].map((one) => ({ ...one, calls: [], scopes: {}, urls: [], adminEndpoints: false, verifiesAccessTokens: false }));
+      ].map((one) => ({
+        ...one,
+        calls: [],
+        scopes: {},
+        forUsers: {},
+        urls: [],
+        adminEndpoints: false,
+        verifiesAccessTokens: false,
+      }));
       const running = await askServices({ services });
       close();
       expect(running).toEqual([
@@ -253,7 +261,7 @@ describe('platform-auth doctor', () => {
         response.on('drain', sendChunk).writeHead(200);
         sendChunk();
       });
-      const ocr = { name: 'ocr', url: there, calls: [], scopes: {}, urls: [], adminEndpoints: false };
+      const ocr = { name: 'ocr', url: there, calls: [], scopes: {}, forUsers: {}, urls: [], adminEndpoints: false };
       const running = await askServices({ services: [{ ...ocr, verifiesAccessTokens: false }] });
       close();
       expect(running).toEqual([{ name: 'ocr', url: there, status: 200 }]);

@@ -275,6 +275,10 @@ export class ProxiedCalls {
     await this.call({ operation: introspect, status: 200, headers: asApp, form: { token } });
     await this.call({ operation: introspect, status: 200, headers: asApp, form: { token: 'x' } });
     await this.call({ operation: introspect, status: 401, form: { token } });
+    // The prepared service signs with HS256.
+    const exchange = 'POST /internal/token';
+    await this.call({ operation: exchange, status: 400, headers: asApp, form: { grant_type: 'x' } });
+    await this.call({ operation: exchange, status: 401, form: { grant_type: 'x' } });
     await this.call({ operation: 'POST /internal/changes', status: 200, headers: asApp, body: {} });
     await this.call({ operation: 'POST /internal/changes', status: 401, body: {} });
   }

@@ -19,6 +19,7 @@ import {
   NullableMomentField,
   parseMoment,
   ServiceNameField,
+  SwitchField,
 } from '../../foundation/common/fields.js';
 import type { IssuedCredential } from '../../domain/keys/key-record.js';
 import { createPageResponse, SortField, toPageRequest } from '../../foundation/http/page.dto.js';
@@ -36,6 +37,13 @@ import {
   toKeyFilter,
 } from './key.dto.js';
 
+const ForUsersField = () =>
+  SwitchField({
+    description:
+      'whether the caller gets tokens for users at the target (POST /internal/token); then scopes are needed',
+    example: false,
+  });
+
 export class IssueAppCredentialRequest {
   @ServiceNameField(EXAMPLES.caller) caller!: string;
   @ServiceNameField(EXAMPLES.target) target!: string;
@@ -46,10 +54,12 @@ export class IssueAppCredentialRequest {
   expires_at?: string | null;
 
   @AppScopesField() scopes?: string[] | null;
+  @ForUsersField() for_users?: boolean;
 }
 
 export class UpdateAppCredentialRequest {
   @AppScopesField() scopes?: string[] | null;
+  @ForUsersField() for_users?: boolean;
 }
 
 export class RotateAppCredentialRequest extends RotateRequest {
@@ -81,6 +91,11 @@ export class AppCredentialResponse extends KeyResponse {
   @ApiProperty({ example: EXAMPLES.caller }) caller!: string;
   @ApiProperty({ example: EXAMPLES.target }) target!: string;
   @ApiProperty(NULLABLE_APP_SCOPES) scopes!: readonly string[] | null;
+  @ApiProperty({ description: 'whether the caller gets tokens for users at the target', example: false })
+  for_users!: boolean;
+
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'when such a token was last issued, to an hour' })
+  for_users_used_at!: string | null;
 
   @ApiProperty({
     type: 'integer',
@@ -102,6 +117,9 @@ export class AppCredentialResponse extends KeyResponse {
       caller: credential.caller,
       target: credential.target,
       scopes: credential.scopes,
+      for_users: credential.forUsers,
+      // A row that was just created has no columns of uses.
+      for_users_used_at: (credential.forUsersUsedAt as Date | null | undefined)?.toISOString() ?? null,
       life_days: credential.lifeDays,
       scope_uses: toScopeUses(credential),
       ...KeyResponse.toKeyFields(credential),
@@ -147,9 +165,9 @@ export class AppCredentialsAdminController {
     creates: IssuedAppCredentialResponse,
   })
   async issueAppCredential(@Req() request: Request, @Body() body: IssueAppCredentialRequest) {
-    const { caller, target, expires_at, scopes = null } = body;
+    const { caller, target, expires_at, scopes = null, for_users: forUsers } = body;
     const issued = await this.credentials.issueAppCredential(
-      { caller, target, expiresAt: parseMoment(expires_at), scopes },
+      { caller, target, expiresAt: parseMoment(expires_at), scopes, forUsers },
       toActor(request),
     );
     request.res?.location(`/api/v0/admin/app-credentials/${issued.credential.id}`);
@@ -207,9 +225,9 @@ export class AppCredentialsAdminController {
 
   @Patch(':app_id')
   @RequireAdmin('apps', {
-    summary: 'Change the scopes of an app credential',
+    summary: 'Change the scopes of an app credential, or whether it is for users',
     description:
-      'The key stays. Other scopes hold from the next call on: the answer waits until no replica and no verifier accepts ' +
+      'The key stays. A change holds from the next call on: the answer waits until no replica and no verifier accepts ' +
       'the credential for the former ones.',
     refusals: [problems.notFound, problems.credentialRevoked],
     returns: AppCredentialResponse,
@@ -217,10 +235,12 @@ export class AppCredentialsAdminController {
   async updateAppCredential(
     @Req() request: Request,
     @Param('app_id') id: string,
-    @Body() { scopes }: UpdateAppCredentialRequest,
+    @Body() { scopes, for_users: forUsers }: UpdateAppCredentialRequest,
   ): Promise<AppCredentialResponse> {
-    if (scopes === undefined) refuseField('/scopes', 'must be sent: a list of scopes, or null');
-    return AppCredentialResponse.from(await this.credentials.updateScopes(id, scopes, toActor(request)));
+    if (scopes === undefined && forUsers === undefined)
+      refuseField('/scopes', 'must be sent: a list of scopes, or null; or for_users');
+    const change = { scopes, forUsers };
+    return AppCredentialResponse.from(await this.credentials.updateAppCredential(id, change, toActor(request)));
   }
 
   @Delete(':app_id')

@@ -6,12 +6,14 @@
  */
 import { Module } from '@nestjs/common';
 import { AppCredentialsModule } from '../../domain/app-credentials/app-credentials.module.js';
+import { DelegationModule } from '../../domain/delegation/delegation.module.js';
 import { HouseholdsModule } from '../../domain/households/households.module.js';
 import { NodesModule } from '../../domain/nodes/nodes.module.js';
 import { StatusModule } from '../../domain/status/status.module.js';
 import { AuthorizeController } from './authorize.controller.js';
 import { HouseholdsInternalController } from './households.controller.js';
 import { IntrospectController } from './introspect.controller.js';
+import { TokenController } from './token.controller.js';
 import { ChangesService } from './changes.service.js';
 import { TokensModule } from '../../domain/tokens/tokens.module.js';
 import { UsersModule } from '../../domain/users/users.module.js';
@@ -23,7 +25,16 @@ import { ValidateUserController } from './validate-user.controller.js';
 import { ChangesController } from './changes.controller.js';
 
 @Module({
-  imports: [NodesModule, AppCredentialsModule, TokensModule, HouseholdsModule, UsersModule, StatusModule, EventsModule],
+  imports: [
+    NodesModule,
+    AppCredentialsModule,
+    TokensModule,
+    DelegationModule,
+    HouseholdsModule,
+    UsersModule,
+    StatusModule,
+    EventsModule,
+  ],
   // Express compares a path with the routes in this order, so the most called come first.
   controllers: [
     ValidateNodeController,
@@ -32,6 +43,7 @@ import { ChangesController } from './changes.controller.js';
     ChangesController,
     AuthorizeController,
     IntrospectController,
+    TokenController,
     HouseholdsInternalController,
     EventsController,
   ],

@@ -1,5 +1,5 @@
 import { Post, Req } from '@nestjs/common';
-import { ApiProperty, ApiOperation } from '@nestjs/swagger';
+import { ApiOperation, ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { Memberships } from '../../domain/households/memberships.js';
 import { Freshness } from '../../domain/revocation/propagation.js';
@@ -7,13 +7,20 @@ import { getPrincipal } from '../../foundation/access/principals.js';
 import { RequireForwardedUser, Answers, InternalController } from '../../foundation/access/require.js';
 import { ID } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
+import { ActResponse, toActResponse } from './delegation.dto.js';
 import { HouseholdsField, type HouseholdOfUser } from './household.dto.js';
 
 class ValidUserResponse {
   @ApiProperty({ enum: [true] }) valid!: true;
   @ApiProperty(ID) user_id!: string;
   @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-80aa-7c11-8a3e-6f0b1f4f2a10' }) session_id!: string;
-  @ApiProperty({ type: String, format: 'email', example: EXAMPLES.email }) email!: string;
+  @ApiPropertyOptional({
+    type: String,
+    format: 'email',
+    description: 'absent for a delegated token',
+    example: EXAMPLES.email,
+  })
+  email?: string;
 
   @ApiProperty({
     type: String,
@@ -30,7 +37,28 @@ class ValidUserResponse {
   })
   amr!: string[];
 
-  @HouseholdsField() households!: readonly HouseholdOfUser[];
+  @HouseholdsField({ optional: true }) households?: readonly HouseholdOfUser[];
+
+  @ApiPropertyOptional({
+    type: String,
+    description: 'of a delegated token: the service that calls',
+    example: 'recipes',
+  })
+  caller?: string;
+
+  @ApiPropertyOptional({
+    type: [String],
+    description: 'of a delegated token: its scopes that the pair still has',
+    example: [EXAMPLES.appScope],
+  })
+  scopes?: string[];
+
+  @ApiPropertyOptional({
+    type: ActResponse,
+    description: 'of a delegated token: its chain, the caller first',
+    example: { sub: EXAMPLES.target, client_id: EXAMPLES.id },
+  })
+  act?: ActResponse;
 }
 
 @InternalController()
@@ -51,10 +79,13 @@ export class ValidateUserController {
   })
   @Answers(200, ValidUserResponse)
   async validateUser(@Req() request: Request): Promise<ValidUserResponse> {
-    const { userId, sessionId, email, amr, expiresAt } = getPrincipal(request, 'user');
-    const households = await this.memberships.listMemberships(userId);
+    const { userId, sessionId, email, amr, expiresAt, delegation } = getPrincipal(request, 'user');
+    const households = delegation ? [] : await this.memberships.listMemberships(userId);
     this.freshness.setHeaders(request, { expiresAt });
     const expires_at = expiresAt.toISOString();
-    return { valid: true, user_id: userId, session_id: sessionId, email, expires_at, amr: [...amr], households };
+    const identity = { valid: true as const, user_id: userId, session_id: sessionId, expires_at, amr: [...amr] };
+    if (!delegation) return { ...identity, email, households };
+    const { scopes, chain } = delegation;
+    return { ...identity, caller: chain[0].service, scopes: [...scopes], act: toActResponse(chain) };
   }
 }

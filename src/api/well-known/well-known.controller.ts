@@ -55,6 +55,7 @@ export class JwksController {
   }
 }
 
+const TOKEN_EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
 const METADATA_MAX_AGE_SECONDS = 3_600;
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]']);
 
@@ -81,6 +82,17 @@ class ServerMetadataResponse {
   @ApiPropertyOptional({ type: 'array', items: { type: 'string' }, example: ['client_secret_basic'] })
   introspection_endpoint_auth_methods_supported?: string[];
 
+  @ApiPropertyOptional({
+    type: String,
+    format: 'uri',
+    description: 'the exchange of tokens (RFC 8693); absent under HS256, and where it is on INTERNAL_PORT only',
+    example: 'https://auth.example.org/internal/token',
+  })
+  token_endpoint?: string;
+
+  @ApiPropertyOptional({ type: 'array', items: { type: 'string' }, example: ['client_secret_basic'] })
+  token_endpoint_auth_methods_supported?: string[];
+
   @ApiProperty({
     type: 'array',
     items: { type: 'string' },
@@ -90,7 +102,13 @@ class ServerMetadataResponse {
   })
   response_types_supported!: string[];
 
-  @ApiProperty({ type: 'array', items: { type: 'string' }, maxItems: 0, description: 'none', example: [] })
+  @ApiProperty({
+    type: 'array',
+    items: { type: 'string' },
+    maxItems: 1,
+    description: 'that of token_endpoint',
+    example: [TOKEN_EXCHANGE],
+  })
   grant_types_supported!: string[];
 }
 
@@ -114,7 +132,8 @@ export class ServerMetadataController {
   })
   @Answers(200, ServerMetadataResponse)
   getServerMetadata(@Res({ passthrough: true }) response: Response): ServerMetadataResponse {
-    const { jwtIssuer: issuer, internalPort } = this.environment;
+    const { jwtIssuer: issuer, internalPort, accessTokenAlgorithm } = this.environment;
+    const hasTokens = internalPort === undefined && accessTokenAlgorithm === 'ES256';
     if (!isIssuerUrl(issuer)) throw new ProblemException(problems.notFound);
     const base = issuer.replace(/\/$/, '');
     response.setHeader('Cache-Control', `public, max-age=${METADATA_MAX_AGE_SECONDS}`);
@@ -125,8 +144,12 @@ export class ServerMetadataController {
         introspection_endpoint: `${base}/internal/introspect`,
         introspection_endpoint_auth_methods_supported: ['client_secret_basic'],
       }),
+      ...(hasTokens && {
+        token_endpoint: `${base}/internal/token`,
+        token_endpoint_auth_methods_supported: ['client_secret_basic'],
+      }),
       response_types_supported: [],
-      grant_types_supported: [],
+      grant_types_supported: hasTokens ? [TOKEN_EXCHANGE] : [],
     };
   }
 }

@@ -235,7 +235,7 @@ function createStore(client: AdminClient): CredentialStore {
       const { app_id, app_key } = client.requireShape(newKey, await client.post(PATH, pair, LOST_ADVICE));
       return { id: app_id, key: app_key };
     },
-    updateScopes: (id, scopes) => client.patch(`${PATH}/${id}`, { scopes }),
+    update: (id, change) => client.patch(`${PATH}/${id}`, change),
     rotate: async ({ app_id, rotated_at }) => {
       const answer = await client.post(`${PATH}/${app_id}/rotate`, { if_rotated_at: rotated_at }, LOST_ADVICE);
       return client.requireShape(newKey, answer).app_key;

@@ -294,6 +294,24 @@ export function formatRunning(running: readonly RunningService[]): string {
   return ['Running services:', ...lines, advice].join('\n');
 }
 
+function* checkRestrictions(
+  { credential, newScopes, newForUsers }: PlannedPair,
+  where: string,
+  command: string,
+): Generator<Finding> {
+  if (!credential) return;
+  if (newScopes !== undefined) {
+    const [has, says] = [credential.scopes, newScopes].map((scopes) => scopes?.join(', ') ?? 'all');
+    const what = `The scopes of the credential are ${has}; the map says ${says}.`;
+    yield warning(where, what, `Run ${command}: it changes the scopes, and the key stays.`);
+  }
+  if (newForUsers !== undefined) {
+    const [has, says] = newForUsers ? ['is not', 'it is'] : ['is', 'it is not'];
+    const what = `The credential ${has} for users; the map says ${says}.`;
+    yield warning(where, what, `Run ${command}: it changes that, and the key stays.`);
+  }
+}
+
 /**
  * Finds what is wrong with the app credentials that the database or the service lists.
  * @param command that repairs what is found
@@ -306,12 +324,8 @@ export function* checkKeys(
 ): Generator<Finding> {
   const toPlace = command === 'init' ? formatPlace : formatPair;
   for (const pair of plan.services.flatMap(({ file, pairs }) => (file.exists ? pairs : []))) {
-    const { credential, newScopes } = pair;
-    if (credential && newScopes !== undefined) {
-      const [has, says] = [credential.scopes, newScopes].map((scopes) => scopes?.join(', ') ?? 'all');
-      const what = `The scopes of the credential are ${has}; the map says ${says}.`;
-      yield warning(toPlace(pair), what, `Run ${command}: it changes the scopes, and the key stays.`);
-    }
+    const { credential } = pair;
+    yield* checkRestrictions(pair, toPlace(pair), command);
     if (!credential || !isOverlapOpen(credential, now)) continue;
     const [state, remedy] = describeRotation(pair, credential, command);
     const until = `the old one works until ${credential.previous_key_expires_at}.`;

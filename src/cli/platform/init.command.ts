@@ -60,15 +60,18 @@ export function formatReport(report: PlanReport, compared = 'Files, keys and sch
   const { dry_run: isPlan, migrations, pairs, files, strays, subscriptions } = report;
   const changed = files.filter((file) => file.changed);
   const scoped = pairs.filter(({ action, scopes }) => action !== 'issue' && scopes !== undefined);
+  const users = pairs.filter(({ action, for_users }) => action !== 'issue' && for_users !== undefined);
   const isUnchanged =
     changed.length === 0 &&
-    migrations.length + scoped.length + subscriptions.length === 0 &&
+    migrations.length + scoped.length + users.length + subscriptions.length === 0 &&
     !strays.some(({ revoked }) => revoked);
   const parts = [formatTable(['caller', 'target', 'action', 'app_id'], pairs)];
   if (scoped.length > 0)
     parts.push([`Scopes ${isPlan ? 'to change' : 'changed'}:`, ...scoped.map(toScopesLine)].join('\n'));
   if (subscriptions.length > 0)
     parts.push([`Subscriptions ${isPlan ? 'to set' : 'set'}:`, ...subscriptions.map(toSubscriptionLine)].join('\n'));
+  if (users.length > 0)
+    parts.push([`For users ${isPlan ? 'to change' : 'changed'}:`, ...users.map(toUsersLine)].join('\n'));
   if (pairs.some(({ action }) => action === 'unknown'))
     parts.push(
       'Keys cannot be compared before the schema is up to date. To see their actions, run migrate, then this command again.',
@@ -108,6 +111,10 @@ function toScopesLine(pair: PlanReport['pairs'][number]): string {
 
 function toSubscriptionLine({ service, types }: PlanReport['subscriptions'][number]): string {
   return `  ${service}: ${types.join(', ')}`;
+}
+
+function toUsersLine(pair: PlanReport['pairs'][number]): string {
+  return `  ${formatPair(pair)}: ${pair.for_users ? 'yes' : 'no'}`;
 }
 
 function toLine({ file, variables }: PlanReport['files'][number]): string {

@@ -120,12 +120,13 @@ function createStore({ credentials, subscriptions }: Stored, actor: Actor, lockL
   return {
     issue: async (pair) => {
       lockLost.throwIfAborted();
-      const { credential, key } = await credentials.issueAppCredential(pair, actor);
+      const { for_users: forUsers, ...named } = pair;
+      const { credential, key } = await credentials.issueAppCredential({ ...named, forUsers }, actor);
       return { id: credential.id, key };
     },
-    updateScopes: async (id, scopes) => {
+    update: async (id, { scopes, for_users: forUsers }) => {
       lockLost.throwIfAborted();
-      await credentials.updateScopes(id, scopes, actor);
+      await credentials.updateAppCredential(id, { scopes, forUsers }, actor);
     },
     rotate: async ({ app_id, rotated_at }) => {
       lockLost.throwIfAborted();

@@ -19,7 +19,7 @@ import { OWN_NAME, type MappedService, type PlatformMap } from './platform-map.j
  * keep: the file holds the current key.
  * issue: the pair has no credential.
  * rotate: the file does not hold the current key of the credential, or the operator asked for a new one.
- * update: the file holds the current key, and the credential gets other scopes.
+ * update: the file holds the current key, and the credential gets other scopes, or is for users or no longer.
  * lost: the file does not hold the current key, but another place may, so `apply` changes nothing.
  * old: the file holds the previous key, which is valid; the operator has the current one.
  * unknown: the credentials cannot be read before the database is migrated.
@@ -35,6 +35,8 @@ export interface PlannedPair {
   readonly hasOldKey?: boolean;
   /** The scopes that the credential gets; null allows all. Undefined keeps the present ones. */
   readonly newScopes?: readonly string[] | null | undefined;
+  /** Whether the credential becomes one for users, or stops to be one. Undefined keeps what it is. */
+  readonly newForUsers?: boolean;
 }
 
 export interface PlannedService {
@@ -149,7 +151,7 @@ export function listDestruction({ services, strays }: Plan, prune: boolean): str
 }
 
 function planPairs(
-  { name, calls, scopes }: MappedService,
+  { name, calls, scopes, forUsers }: MappedService,
   file: ServiceFile,
   live: LiveCredentials | undefined,
 ): PlannedPair[] {
@@ -157,8 +159,12 @@ function planPairs(
     const credential = live?.items.find((each) => each.caller === name && each.target === target);
     // `hasOwn`, because a service of the map may be named `constructor`.
     const wanted = Object.hasOwn(scopes, target) ? scopes[target] : undefined;
-    const isOther = wanted !== undefined && !hasScopes(credential, wanted);
-    const pair = { caller: name, target, credential, ...(isOther && { newScopes: wanted }) };
+    const areScopesOther = wanted !== undefined && !hasScopes(credential, wanted);
+    const newForUsers = Object.hasOwn(forUsers, target) ? forUsers[target] : undefined;
+    const isUseOther = newForUsers !== undefined && newForUsers !== (credential?.for_users ?? false);
+    const changes = { ...(areScopesOther && { newScopes: wanted }), ...(isUseOther && { newForUsers }) };
+    const isOther = areScopesOther || isUseOther;
+    const pair = { caller: name, target, credential, ...changes };
     if (!live) return { ...pair, action: 'unknown' };
     if (!credential) return { ...pair, action: 'issue' };
     const key = file.get(toCredentialVariables(target).key);
@@ -197,6 +203,8 @@ export interface PlanReport {
     app_id: string | null;
     /** Present when the scopes change; null allows all. */
     scopes?: readonly string[] | null;
+    /** Present when it changes. */
+    for_users?: boolean;
   }[];
   /** Live credentials of pairs that are not in the map. */
   readonly strays: { caller: string; target: string; app_id: string; revoked: boolean }[];
@@ -204,9 +212,13 @@ export interface PlanReport {
   readonly subscriptions: { service: string; types: readonly EventType[] }[];
 }
 
+type PairChange = Partial<Pick<AppCredentialResponse, 'scopes' | 'for_users'>>;
+
 export interface CredentialStore {
-  issue(pair: Pick<AppCredentialResponse, 'caller' | 'target' | 'scopes'>): Promise<{ id: string; key: string }>;
-  updateScopes(id: string, scopes: readonly string[] | null): Promise<unknown>;
+  issue(
+    pair: Pick<AppCredentialResponse, 'caller' | 'target' | 'scopes'> & PairChange,
+  ): Promise<{ id: string; key: string }>;
+  update(id: string, change: PairChange): Promise<unknown>;
   /**
    * @returns the new key
    * @throws when the key was rotated since the plan was made, so that two runs never both get a key
@@ -281,15 +293,14 @@ async function deliver(
     if (store && service.name === OWN_NAME && !file.exists) await file.write(heading);
     if (store && pairs.some(hasNewKey)) file.rehearseWrite();
     for (const pair of pairs) {
-      const { caller, target, action, newScopes } = pair;
+      const { caller, target, action } = pair;
       const { id, key } = store ? await changeCredential(pair, store) : { id: pair.credential?.app_id, key: undefined };
       if (store && action === 'issue' && id !== undefined) issued.push({ ...pair, id });
       if (store && action === 'rotate') rotated.push(pair);
       const names = toCredentialVariables(target);
       if (isWritten && (id !== undefined || action === 'issue')) file.set(names.id, id ?? PLACEHOLDER);
       if (hasNewKey(pair)) file.set(names.key, key ?? PLACEHOLDER);
-      const scopes = newScopes !== undefined && { scopes: newScopes };
-      delivered.push({ caller, target, action, app_id: id ?? null, ...scopes });
+      delivered.push({ caller, target, action, app_id: id ?? null, ...toPairChange(pair) });
     }
     if (store && (file.needsWriting || (isWritten && file.isRepeated))) await file.write(heading);
     return delivered;
@@ -327,13 +338,22 @@ const PLACEHOLDER = 'to-be-generated';
 
 /** @returns the id of the pair's credential, if it has one, and its key if that is new */
 async function changeCredential(
-  { caller, target, action, credential, newScopes }: PlannedPair,
+  pair: PlannedPair,
   store: CredentialStore,
 ): Promise<{ id: string | undefined; key: string | undefined }> {
-  if (action === 'issue') return store.issue({ caller, target, scopes: newScopes ?? null });
-  if (credential && newScopes !== undefined) await store.updateScopes(credential.app_id, newScopes);
+  const { caller, target, action, credential } = pair;
+  const change = toPairChange(pair);
+  if (action === 'issue') return store.issue({ caller, target, scopes: null, ...change });
+  if (credential && Object.keys(change).length > 0) await store.update(credential.app_id, change);
   const isRotated = action === 'rotate' && credential;
   return { id: credential?.app_id, key: isRotated ? await store.rotate(credential) : undefined };
+}
+
+function toPairChange({ newScopes, newForUsers }: PlannedPair): PairChange {
+  return {
+    ...(newScopes !== undefined && { scopes: newScopes }),
+    ...(newForUsers !== undefined && { for_users: newForUsers }),
+  };
 }
 
 async function revokeIssued(issued: readonly (PlannedPair & { id: string })[], store: CredentialStore) {

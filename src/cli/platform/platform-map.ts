@@ -51,11 +51,15 @@ const appScopes = z
     (scopes) => isRestriction(scopes, APP_SCOPE_FORMAT.isName),
     `must be 1 to ${MAX_RESTRICTIONS} different scopes, or nothing`,
   );
+const restrictedCall = z.strictObject({
+  scopes: appScopes,
+  for_users: z.boolean().default(false).describe('it gets tokens for users at the target (POST /internal/token)'),
+});
 /**
  * A list of targets, whose credentials keep their present scopes, or a mapping from each target to its scopes: `ocr:
- * [documents:read]`. A target without a value (`ocr:`) gets every scope.
+ * [documents:read]`, or to `{ scopes: [documents:read], for_users: true }`. A target without a value (`ocr:`) gets every scope.
  */
-const calls = z.union([z.array(serviceName), z.record(serviceName, appScopes.nullable())]);
+const calls = z.union([z.array(serviceName), z.record(serviceName, z.union([appScopes, restrictedCall]).nullable())]);
 
 const service = z.strictObject({
   url: address.describe('where the others reach it'),
@@ -93,6 +97,8 @@ export interface MappedService {
   readonly calls: readonly string[];
   /** The scopes of its credentials by target; null allows all. A target without an entry keeps its present scopes. */
   readonly scopes: Readonly<Record<string, readonly string[] | null>>;
+  /** Whether its credentials are for users, by target. A target without an entry stays as it is. */
+  readonly forUsers: Readonly<Record<string, boolean>>;
   /** Only for auth: the targets of a node whose registration names none. */
   readonly nodeTargets?: readonly string[] | undefined;
   /** The types of events that it subscribes to. Undefined leaves its subscription as it is. */
@@ -265,7 +271,7 @@ function toServices({ services, nodes }: RawMap, ownUrl?: string): MappedService
         url: findUrl(name),
         namespace: raw.namespace,
         calls,
-        scopes: Array.isArray(raw.calls) ? {} : raw.calls,
+        ...toRestrictions(raw.calls),
         events: raw.events,
         ...(name === OWN_NAME && { nodeTargets: nodes?.targets }),
         urls: [...plain, ...given].map((url) => ({
@@ -276,6 +282,18 @@ function toServices({ services, nodes }: RawMap, ownUrl?: string): MappedService
         verifiesAccessTokens: raw.verifies_access_tokens,
       };
     });
+}
+
+function toRestrictions(calls: RawMap['services'][string]['calls']): Pick<MappedService, 'scopes' | 'forUsers'> {
+  const given = Array.isArray(calls) ? [] : Object.entries(calls);
+  const described = given.map(([target, call]) => {
+    const { scopes, for_users } = call === null || Array.isArray(call) ? { scopes: call, for_users: false } : call;
+    return { target, scopes, for_users };
+  });
+  return {
+    scopes: Object.fromEntries(described.map(({ target, scopes }) => [target, scopes])),
+    forUsers: Object.fromEntries(described.map(({ target, for_users }) => [target, for_users])),
+  };
 }
 
 function parsePlace(value: string): { name: string; path: string } {

@@ -1,4 +1,4 @@
-import type { Command } from 'commander';
+import { InvalidArgumentError, Option, type Command } from 'commander';
 import type { IssuedAppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
 import { APP_SCOPE_FORMAT, EXAMPLES } from '../../foundation/common/names.js';
 import { addCommand, createRestrictionParser, NEEDS_ADMIN_KEY, parseExpiry } from '../command-options.js';
@@ -28,6 +28,15 @@ const APPS: IssuedType = {
 const parseAppScopes = createRestrictionParser('scopes, such as documents:read', APP_SCOPE_FORMAT.isName);
 const SCOPES_OF_APP = 'the only scopes that it has at the target, separated by commas, or "all"';
 
+/** The parser makes a boolean of the choice, because the service demands one. */
+function createForUsersOption(): Option {
+  const option = new Option('--for-users <yes|no>', 'whether it gets tokens for users at the target; needs --scopes');
+  return option.argParser((text) => {
+    if (text !== 'yes' && text !== 'no') throw new InvalidArgumentError('It must be yes or no.');
+    return text === 'yes';
+  });
+}
+
 /** `platform-auth apps …`: the credentials that services present to each other. */
 export function addAppsCommands(root: Command): void {
   const summary = 'Manage the credentials of services. `init` issues those of a whole platform.';
@@ -40,6 +49,7 @@ export function addAppsCommands(root: Command): void {
     .requiredOption('--caller <service>', 'the service that presents the credential')
     .requiredOption('--target <service>', 'the service that it is valid at')
     .option('--scopes <list>', `${SCOPES_OF_APP} (default: all)`, parseAppScopes)
+    .addOption(createForUsersOption())
     .option(
       '--expires <moment>',
       'ISO 8601, or in how long: 24h, 90d; or "never" (default: APP_KEY_DAYS of the service)',
@@ -57,12 +67,10 @@ export function addAppsCommands(root: Command): void {
     );
   addShow(apps, APPS);
   const change =
-    'Change the scopes of a credential. Its key stays, and the call answers when the change holds everywhere.';
-  addUpdate(apps, APPS, change, `${EXAMPLES.id} --scopes ${EXAMPLES.appScope}`).requiredOption(
-    '--scopes <list>',
-    SCOPES_OF_APP,
-    parseAppScopes,
-  );
+    'Change the scopes of a credential, or whether it is for users. Its key stays, and the call answers when the change holds everywhere.';
+  addUpdate(apps, APPS, change, `${EXAMPLES.id} --scopes ${EXAMPLES.appScope}`)
+    .option('--scopes <list>', SCOPES_OF_APP, parseAppScopes)
+    .addOption(createForUsersOption());
   addRotate(apps, APPS, EXAMPLES.id);
   addRevoke(apps, APPS);
 }

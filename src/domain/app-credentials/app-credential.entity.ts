@@ -1,4 +1,4 @@
-import { Column, Entity, Index, PrimaryColumn } from 'typeorm';
+import { Check, Column, Entity, Index, PrimaryColumn } from 'typeorm';
 import { KeyColumns } from '../keys/key-record.js';
 
 @Entity('app_credentials')
@@ -7,6 +7,7 @@ import { KeyColumns } from '../keys/key-record.js';
   where: 'previous_key_expires_at IS NOT NULL',
 })
 @Index('app_credentials_dead_at_idx', { synchronize: false })
+@Check('app_credentials_for_users_check', 'NOT for_users OR scopes IS NOT NULL')
 export class AppCredential extends KeyColumns {
   @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'app_credentials_pkey' }) declare id: string;
   @Column({ type: 'text' }) caller!: string;
@@ -22,4 +23,10 @@ export class AppCredential extends KeyColumns {
 
   /** The last use of each scope, in ISO 8601. */
   @Column({ name: 'scope_uses', type: 'jsonb', default: {} }) scopeUses!: Readonly<Record<string, string>>;
+
+  /** Whether the caller gets tokens with which it acts for users at the target (RFC 8693). */
+  @Column({ name: 'for_users', type: 'boolean', default: false }) forUsers!: boolean;
+
+  /** When such a token was last issued, to an hour. */
+  @Column({ name: 'for_users_used_at', type: 'timestamptz', nullable: true }) forUsersUsedAt!: Date | null;
 }

@@ -10,13 +10,13 @@ import type { Actor } from '../../foundation/access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { KEY_KINDS } from '../../foundation/common/key-kinds.js';
 import { Environment } from '../../foundation/config/environment.js';
-import { UNUSED_DAYS } from '../../foundation/config/limits.js';
+import { DELEGATION_ISSUER_DETAIL, isDelegationIssuer, UNUSED_DAYS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
 import { computeKeyEnd } from '../keys/key-lifecycle.js';
 import type { KeyStore } from '../keys/key-store.js';
 import { isLiveAt, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyKind } from '../keys/key-record.js';
-import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { ProblemException, problems, refuseField } from '../../foundation/problems/problems.js';
 import { AppCredential } from './app-credential.entity.js';
 import { findPage, type Page, type PageRequest } from '../../foundation/database/page.js';
 
@@ -47,7 +47,7 @@ export const APP_KEY_KIND: KeyKind<AppCredential> = {
     return { code: 'missing_scope', detail: `It has these scopes only: ${scopes.join(', ')}. Its key is valid.` };
   },
   toLogFields: ({ id, caller, target }) => ({ app_id: id, calling_service: caller, called_service: target }),
-  toChangeableFields: ({ scopes }) => ({ ...(scopes && { scopes }) }),
+  toChangeableFields: ({ scopes, forUsers }) => ({ ...(scopes && { scopes }), ...(forUsers && { for_users: true }) }),
   toFixedFields: ({ caller, target, expiresAt, lifeDays }) => ({
     caller,
     target,
@@ -58,6 +58,7 @@ export const APP_KEY_KIND: KeyKind<AppCredential> = {
 };
 
 interface NewAppCredential extends AppIdentity {
+  readonly forUsers?: boolean | undefined;
   /** Null: the credential never expires. Undefined: its keys live for APP_KEY_DAYS. */
   readonly expiresAt?: Date | null | undefined;
 }
@@ -69,6 +70,7 @@ export interface UnusedScope {
   readonly scope: string;
 }
 
+const NEEDS_SCOPES = 'must name scopes, because the credential is for users';
 export const MAX_UNUSED_SCOPES = 100;
 const UNUSED_SCOPES = `SELECT id AS app_id, caller, target, scope FROM app_credentials, unnest(scopes) AS scope
   WHERE ${isLiveAt('$1::timestamptz')}
@@ -90,14 +92,15 @@ export class AppCredentialsService {
 
   /** @throws {ProblemException} app_credential_exists while the pair has a live credential */
   async issueAppCredential(
-    { caller, target, scopes, expiresAt }: NewAppCredential,
+    { caller, target, scopes, forUsers = false, expiresAt }: NewAppCredential,
     actor: Actor,
   ): Promise<IssuedCredential<AppCredential>> {
+    this.refuseUnusableForUsers({ target, scopes, forUsers });
     // A fast clock would revoke the pair's valid credential as expired.
     const now = this.clock.trustedNow();
     const lifeDays = expiresAt === undefined ? (this.environment.appKeyDays ?? null) : null;
     const expiry = { lifeDays, expiresAt: computeKeyEnd(now, lifeDays) ?? expiresAt ?? null };
-    const issued = this.keys.createCredential({ caller, target, scopes, scopeUses: {}, ...expiry }, now);
+    const issued = this.keys.createCredential({ caller, target, scopes, scopeUses: {}, forUsers, ...expiry }, now);
     try {
       await this.credentials.manager.transaction(async (transaction) => {
         await this.revokeExpired(transaction, { caller, target }, now, actor);
@@ -111,9 +114,32 @@ export class AppCredentialsService {
     }
   }
 
-  /** Changes the scopes and keeps the key. @param scopes null for every scope of the target */
-  async updateScopes(id: string, scopes: readonly string[] | null, actor: Actor): Promise<AppCredential> {
-    return this.keys.updateCredential(id, { scopes, scopesChangedAt: this.clock.now() }, actor);
+  /** Keeps the key. @param change `scopes` null for every scope of the target; what is undefined stays */
+  async updateAppCredential(
+    id: string,
+    { scopes, forUsers }: { scopes?: readonly string[] | null | undefined; forUsers?: boolean | undefined },
+    actor: Actor,
+  ): Promise<AppCredential> {
+    const change = {
+      ...(scopes !== undefined && { scopes, scopesChangedAt: this.clock.now() }),
+      ...(forUsers !== undefined && { forUsers }),
+    };
+    const before = await this.keys.requireCredential(id);
+    this.refuseUnusableForUsers({ ...before, ...change });
+    try {
+      return await this.keys.updateCredential(id, change, actor);
+    } catch (error) {
+      // Another operator changed the other field meanwhile.
+      if (getViolatedConstraint(error) === 'app_credentials_for_users_check') refuseField('/scopes', NEEDS_SCOPES);
+      throw error;
+    }
+  }
+
+  private refuseUnusableForUsers(pair: Pick<AppCredential, 'target' | 'scopes' | 'forUsers'>): void {
+    if (!pair.forUsers) return;
+    if (pair.scopes === null) refuseField('/scopes', NEEDS_SCOPES);
+    if (pair.target === this.environment.serviceName) refuseField('/for_users', 'is not for calls of this service');
+    if (!isDelegationIssuer(this.environment.jwtIssuer)) refuseField('/for_users', DELEGATION_ISSUER_DETAIL);
   }
 
   /** @returns scopes of live credentials that were neither used nor changed in {@link UNUSED_DAYS} days */

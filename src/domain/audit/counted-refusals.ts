@@ -33,6 +33,7 @@ export const COUNTED_EVENTS = [
   'user.login.failed',
   'user.second_factor.failed',
   'user.access.refused',
+  'token.exchange.refused',
   'admin.key.refused',
   'admin.scope.refused',
   'admin.console.refused',

@@ -7,6 +7,7 @@ import { Injectable } from '@nestjs/common';
 import { JwtService } from '@nestjs/jwt';
 import { createRandomId } from '../../foundation/common/ids.js';
 import { Environment } from '../../foundation/config/environment.js';
+import { DELEGATED_SUFFIX } from '../../foundation/config/limits.js';
 import type { KeyPair } from '../../foundation/crypto/key-pair.js';
 import { computeMac, createSigningKey, isSameDigest } from '../../foundation/crypto/secret.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
@@ -16,9 +17,17 @@ type Key = KeyPair['publicKey'];
 
 /** `{"alg":"HS256","typ":"JWT"}`: the header of every HS256 token that this service signs. */
 const HS256_HEADER = 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.';
-/** Headers of ES256 tokens differ in their `kid` only. */
-const ES256_HEADER = /^\{"alg":"ES256","typ":"JWT","kid":"(?<kid>[\w-]{43})"\}$/;
-const ES256_HEADER_LENGTH = encodeEs256Header('x'.repeat(43)).length;
+/** Headers of ES256 tokens differ in their type, and in their `kid`. */
+type TokenType = 'JWT' | 'at+jwt';
+/** The type of delegated tokens (RFC 9068 §2.1). */
+const DELEGATED_TYPE = 'at+jwt';
+const KID = /"kid":"(?<kid>[\w-]{43})"\}$/;
+/** A multiple of three bytes, so that each delegated token begins with this text. */
+const DELEGATED_START = Buffer.from(`{"alg":"ES256","typ":"${DELEGATED_TYPE}",`).toString('base64url');
+const ES256_HEADER_LENGTHS = {
+  JWT: encodeEs256Header('x'.repeat(43), 'JWT').length,
+  [DELEGATED_TYPE]: encodeEs256Header('x'.repeat(43), DELEGATED_TYPE).length,
+};
 /** The encoded `{"`, because the payload is a JSON object. */
 const PAYLOAD_START = 'eyJ';
 
@@ -33,6 +42,20 @@ export interface AccessTokenClaims {
   readonly email: string;
   /** Not required, because the user door reads it from the session. */
   readonly amr?: Amr;
+}
+
+/** A service that passed the user on, with the pair that allowed it; `act` is the one before (RFC 8693 §4.1). */
+export interface ActClaim {
+  readonly sub: string;
+  readonly client_id: string;
+  readonly act?: ActClaim;
+}
+
+export interface DelegatedClaims extends Omit<AccessTokenClaims, 'email' | 'amr'> {
+  readonly aud: string;
+  readonly client_id: string;
+  readonly act: ActClaim;
+  readonly scope: string;
 }
 
 /** How a user authenticated at a login (RFC 8176). */
@@ -124,7 +147,7 @@ export class AccessTokens {
       const isAccepted = await this.signingKeys.isAlgorithmAccepted('HS256');
       return isAccepted ? { key: this.chooseSecretKey(token), algorithm: 'HS256' } : undefined;
     }
-    const kid = readKid(token);
+    const kid = readKid(token, 'JWT');
     if (kid === undefined || !(await this.signingKeys.isAlgorithmAccepted('ES256'))) return undefined;
     const pair = await this.signingKeys.findKey(kid, isFresh);
     return pair && { key: pair.publicKey, algorithm: 'ES256' };
@@ -142,6 +165,38 @@ export class AccessTokens {
     } catch {
       return undefined;
     }
+  }
+
+  /** Signs with ES256 in any case: under HS256 every service that verifies tokens could sign any chain. */
+  async signDelegatedToken(claims: Omit<DelegatedClaims, 'iss' | 'jti'>): Promise<string> {
+    await this.signingKeys.recordSigning();
+    const { privateKey, kid } = await this.signingKeys.findActiveKey();
+    const header = { alg: 'ES256', typ: DELEGATED_TYPE, kid };
+    const signed: DelegatedClaims = { iss: this.delegatedIssuer, ...claims, jti: createRandomId() };
+    return this.jwt.sign(signed, toJwtOptions({ secret: privateKey, algorithm: 'ES256' as const, header }));
+  }
+
+  /** @returns the claims, which may be incomplete or expired; undefined for a token that this service did not sign */
+  async verifyDelegatedSignature(token: string): Promise<Partial<DelegatedClaims> | undefined> {
+    const kid = readKid(token, DELEGATED_TYPE);
+    if (kid === undefined || !(await this.signingKeys.isAlgorithmAccepted('ES256'))) return undefined;
+    const pair = await this.signingKeys.findKey(kid);
+    if (!pair) return undefined;
+    const options = { algorithms: ['ES256' as const], issuer: this.delegatedIssuer, ignoreExpiration: true };
+    try {
+      return this.jwt.verify<Partial<DelegatedClaims>>(token, toJwtOptions({ secret: pair.publicKey, ...options }));
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Looks at the header only. */
+  isDelegated(token: string): boolean {
+    return token.startsWith(DELEGATED_START);
+  }
+
+  private get delegatedIssuer(): string {
+    return this.environment.jwtIssuer + DELEGATED_SUFFIX;
   }
 
   private async getSigningOptions(): Promise<SigningOptions> {
@@ -183,14 +238,14 @@ function isSignedWith(key: Key, token: string): boolean {
 }
 
 /** @returns undefined unless the header is, byte for byte, one that this service writes */
-function readKid(token: string): string | undefined {
-  const header = Buffer.from(token.slice(0, ES256_HEADER_LENGTH - 1), 'base64url').toString();
-  const { kid } = ES256_HEADER.exec(header)?.groups ?? {};
-  return kid !== undefined && token.startsWith(encodeEs256Header(kid) + PAYLOAD_START) ? kid : undefined;
+function readKid(token: string, typ: TokenType): string | undefined {
+  const header = Buffer.from(token.slice(0, ES256_HEADER_LENGTHS[typ] - 1), 'base64url').toString();
+  const { kid } = KID.exec(header)?.groups ?? {};
+  return kid !== undefined && token.startsWith(encodeEs256Header(kid, typ) + PAYLOAD_START) ? kid : undefined;
 }
 
-function encodeEs256Header(kid: string): string {
-  return `${Buffer.from(JSON.stringify({ alg: 'ES256', typ: 'JWT', kid })).toString('base64url')}.`;
+function encodeEs256Header(kid: string, typ: TokenType): string {
+  return `${Buffer.from(JSON.stringify({ alg: 'ES256', typ, kid })).toString('base64url')}.`;
 }
 
 /** The types of @nestjs/jwt demand text, but jsonwebtoken also takes a `KeyObject`, which is imported only once. */

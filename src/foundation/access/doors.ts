@@ -10,7 +10,7 @@ import { HeaderAPIKeyStrategy } from 'passport-headerapikey';
 import { ProblemException, type RefusalEvent, problems } from '../problems/problems.js';
 import type { RouteScope } from '../common/names.js';
 import type { RefusalReason } from '../common/security-events.js';
-import { DOORS, type Door, type Principal } from './principals.js';
+import { DOORS, type Door, type Principal, type UserPrincipal } from './principals.js';
 
 export type DoorReason<D extends Door> = RefusalReason<(typeof DOORS)[D]['refusalEvent']>;
 
@@ -37,13 +37,39 @@ export interface RouteDemand {
   readonly operatorScope?: RouteScope | undefined;
 }
 
+/** Judges tokens that services got on behalf of users, which the user door refuses. */
+interface DelegatedDoor {
+  isDelegated(token: string): boolean;
+  verifyDelegated(token: string, audience: string): Promise<UserPrincipal>;
+}
+
 /** The Passport strategies of one application. Passport's global table has one slot per name for the whole process. */
 @Injectable()
 export class Doors {
   private readonly strategies = new Map<Door, Strategy>();
+  private delegatedDoor: DelegatedDoor | undefined;
 
   install(door: Door, strategy: Strategy): void {
     this.strategies.set(door, strategy);
+  }
+
+  installDelegation(door: DelegatedDoor): void {
+    this.delegatedDoor = door;
+  }
+
+  /** @returns the bearer token if it has the header of a token that a service got on behalf of a user */
+  readDelegated(request: Request): string | undefined {
+    const token = readBearer(request);
+    return token !== undefined && this.delegatedDoor?.isDelegated(token) ? token : undefined;
+  }
+
+  /**
+   * @param audience the service that presents the token
+   * @throws {ProblemException} invalid_access_token
+   */
+  async authenticateDelegated(token: string, audience: string | undefined): Promise<UserPrincipal> {
+    if (!this.delegatedDoor || audience === undefined) throw createRefusal('user', 'other_audience');
+    return this.delegatedDoor.verifyDelegated(token, audience);
   }
 
   hasCredential(door: Door, request: Request): boolean {

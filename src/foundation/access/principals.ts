@@ -62,6 +62,21 @@ export interface UserPrincipal {
   /** The earlier of the ends of the access token and of its session. */
   readonly expiresAt: Date;
   readonly claims: TokenClaims;
+  /** Present when another service got the token on behalf of the user (RFC 8693). */
+  readonly delegation?: Delegation;
+}
+
+/** A service that passed the user on, and the pair (app credential) that allowed it. */
+export interface DelegationLink {
+  readonly service: string;
+  readonly appId: string;
+}
+
+export interface Delegation {
+  /** The signed scopes that the last pair still has. */
+  readonly scopes: readonly string[];
+  /** The caller first, which got the token. */
+  readonly chain: readonly [DelegationLink, ...DelegationLink[]];
 }
 
 /** The claims of a verified access token that introspection shows (RFC 7662 §2.2). */

@@ -32,7 +32,7 @@ import {
   refuseUnknownFields,
 } from '../problems/problems.js';
 import { Doors, type RouteDemand } from './doors.js';
-import { DOORS, type Door } from './principals.js';
+import { DOORS, type AppPrincipal, type Door } from './principals.js';
 import { getDeclaredRoute } from './route-table.js';
 import { Declares, SCOPE_HEADER, TARGET_HEADER, type RouteDeclaration } from './route-declarations.js';
 
@@ -62,7 +62,7 @@ const PROBLEMS_OF_EVERY_ROUTE: Problem[] = [
  */
 @Injectable()
 class DoorGuard implements CanActivate {
-  constructor(private readonly doors: Doors) {}
+  constructor(protected readonly doors: Doors) {}
 
   async canActivate(context: ExecutionContext): Promise<boolean> {
     const request = context.switchToHttp().getRequest<Request>();
@@ -262,9 +262,23 @@ const USER_VERDICTS = [problems.missingAccessToken, problems.invalidAccessToken]
 
 @Injectable()
 class ForwardedUserGuard extends DoorGuard {
+  constructor(
+    doors: Doors,
+    private readonly environment: Environment,
+  ) {
+    super(doors);
+  }
+
   override async canActivate(context: ExecutionContext): Promise<boolean> {
+    const request = context.switchToHttp().getRequest<Request>();
     try {
-      return await super.canActivate(context);
+      const delegated = this.doors.readDelegated(request);
+      if (delegated === undefined) {
+        refuseUnusedTarget(request, this.environment);
+        return await super.canActivate(context);
+      }
+      request.user = await this.doors.authenticateDelegated(delegated, readOwnName(request));
+      return true;
     } catch (error) {
       if (!(error instanceof ProblemException)) throw error;
       const { problem, occurrence } = error;
@@ -272,6 +286,18 @@ class ForwardedUserGuard extends DoorGuard {
       throw verdict ? new ProblemException(verdict, occurrence) : error;
     }
   }
+}
+
+/** The user's own token is for every service, so a target would be ignored. */
+function refuseUnusedTarget({ headers }: Request, { serviceName }: Environment): void {
+  const target = headers[TARGET_HEADER];
+  if (target !== undefined && target !== serviceName) refuseField('', 'X-Platform-Target is not read for this token');
+}
+
+/** @returns the name that the forwarding service gives itself, if its own credential is one of that service */
+function readOwnName({ headers, user }: Request): string | undefined {
+  const forwarder = user as AppPrincipal | undefined;
+  return forwarder && forwarder.caller === readTargetHeader(headers) ? forwarder.caller : undefined;
 }
 
 function buildForwardedDoor(door: Door, guards: Type<CanActivate>[], ...refusals: Problem[]): MethodDecorator {
@@ -302,4 +328,11 @@ class OwnKeyGuard extends DoorGuard {
 export const RequireNodeItself = () => RequireWith(OwnKeyGuard, 'node');
 
 export const RequireForwardedUser = () =>
-  buildForwardedDoor('user', [ForwardingAppGuard, ForwardedUserGuard], ...USER_VERDICTS);
+  applyDecorators(
+    buildForwardedDoor('user', [ForwardingAppGuard, ForwardedUserGuard], ...USER_VERDICTS),
+    Declares({ headers: [TARGET_HEADER] }),
+    describeTargetHeader(
+      'Your own name, for a token that another service got on behalf of the user: it is valid only with your own app ' +
+        'credential, and for you. For the user’s own token, leave it out.',
+    ),
+  );

@@ -30,6 +30,8 @@ export const AUDIT_EVENT_NAMES = [
   'session.ended',
   'signing_key.retired',
   'signing_key.revoked',
+  'token.exchange.first_used',
+  'token.exchange.refused',
   'node.enrolled',
   'node.rotated',
   'node.enrolment.reused',
@@ -126,12 +128,16 @@ export const REFUSAL_REASONS = {
     'impossible_times',
     'session_ended',
     'foreign_token',
+    // Of a delegated token: not its audience asked, or a pair of its chain has ended or is not for users any more.
+    'other_audience',
+    'pair_ended',
     ...GATEWAY_REASONS,
   ],
   ...KEY_REFUSAL_REASONS,
   // `cancelled`: an operator cancelled the enrolment. A used code is the event `node.enrolment.reused`.
   'node.enrolment.refused': ['unknown', 'expired', 'cancelled'],
   'node.enrolment.reused': ['reused'],
+  'token.exchange.refused': ['subject_token', 'target', 'scope'],
   'admin.key.refused': ['not_accepted', 'wrong_key', 'revoked', 'expired'],
   // The scope that the route needs; `grant`: an operator tried to grant a scope that it does not have.
   'admin.scope.refused': [...OPERATOR_SCOPES, 'grant'],

@@ -87,3 +87,12 @@ const REPLACED_SETTINGS = Symbol.for('platform-auth.replaced-settings');
  */
 export const replacedSettings = ((globalThis as Record<symbol, unknown>)[REPLACED_SETTINGS] ??=
   {}) as Partial<FixedSettings>;
+
+/** The issuer of delegated tokens is JWT_ISSUER and this, so that everything that does not know delegation refuses them. */
+export const DELEGATED_SUFFIX = '/delegated';
+export const DELEGATION_ISSUER_DETAIL =
+  'needs a JWT_ISSUER that ends neither in / nor in /delegated: the issuer of delegated tokens begins with it';
+
+export function isDelegationIssuer(issuer: string): boolean {
+  return !issuer.endsWith('/') && !issuer.endsWith(DELEGATED_SUFFIX);
+}

@@ -65,6 +65,15 @@ export const problems = {
       'X-Platform-Scope at most once.',
     nothingToLogOut:
       'nothing_to_log_out: Nothing to log out. Send a refresh_token, an access token as bearer, or both.',
+    invalidSubjectToken:
+      'invalid_subject_token: The subject token is not valid. The subject token is malformed, expired, of another ' +
+      'audience, or its session or a pair of its chain has ended. Answer your own caller with 401.',
+    invalidTarget:
+      'invalid_target: The audience is not allowed. No live credential of this caller for the audience is for users.',
+    invalidScope: 'invalid_scope: The scope is not allowed. The pair has not all of the scopes that were asked for.',
+    unsupportedGrantType:
+      'unsupported_grant_type: The grant type is not supported. The only grant is the exchange of tokens (RFC 8693), ' +
+      'and it needs ACCESS_TOKEN_ALGORITHM=ES256.',
     invalidLink:
       'invalid_link: The link is not valid. The token of the link is unknown, used, replaced by a newer one, or ' +
       'expired. Ask for a new link.',
@@ -223,8 +232,8 @@ export const problems = {
   ...define(413, { payloadTooLarge: 'payload_too_large: The body is too large. The body is larger than 100 KB.' }),
   ...define(415, {
     unsupportedMediaType:
-      'unsupported_media_type: The body is not JSON. Send the body as application/json in UTF-8; the only form is ' +
-      'that of /internal/introspect.',
+      'unsupported_media_type: The body is not JSON. Send the body as application/json in UTF-8; the only forms are ' +
+      'those of /internal/introspect and /internal/token.',
   }),
   ...define(421, {
     misdirectedRequest:
@@ -276,7 +285,7 @@ export const problems = {
 export const formExpected: Problem = {
   ...problems.unsupportedMediaType,
   title: 'The body is not a form',
-  detail: 'Send the body as application/x-www-form-urlencoded in UTF-8: token=<access token>.',
+  detail: 'Send the body as application/x-www-form-urlencoded in UTF-8.',
 };
 
 interface RefusalOf<Event extends RefusalEventName> {

@@ -7,7 +7,7 @@ import { APP_KEYS, type AppKeys } from '../../../src/domain/app-credentials/app-
 import { NODE_KEYS, type NodeKeys } from '../../../src/domain/nodes/nodes.service.js';
 import { OPERATOR_KEYS, type OperatorKeys } from '../../../src/domain/operators/operators.service.js';
 import { ADMIN_KEY, MASTER_KEY, PASSWORD, SECRET_KEY } from '../../support/settings.js';
-import type { Tokens } from '../../support/test-app.js';
+import type { TestApp, Tokens } from '../../support/test-app.js';
 import { useCli } from '../../support/cli.js';
 import { Browser } from '../../support/console-browser.js';
 import { useApp } from '../../support/use-app.js';
@@ -457,6 +457,7 @@ describe('the audit log', () => {
     await app.post('/internal/validate-app', { target: 'ocr' }).set(headers).expect(401);
     await app.nest.get(CountedRefusals).flush();
     const replica = await app.startReplica({ variables: ES256 });
+    await exchangeTokens(replica);
     const [kid] = await listKids(replica);
     clock.advance({ minutes: 30 });
     await new Operator(replica).retire(kid!);
@@ -479,3 +480,22 @@ describe('the audit log', () => {
     expect(text).not.toMatch(/pa_(rt|app|node|reset|email|admin)_|\$2b\$|eyJ[\w-]+\.[\w-]|digest|hash|@/);
   });
 });
+
+/** Acts for a user at a service that allows it, and at one that does not. */
+async function exchangeTokens(replica: TestApp): Promise<void> {
+  const { access_token: subject_token } = await (await replica.user()).logsIn();
+  const { headers } = await replica.service('web', 'auth');
+  const pair = { caller: 'web', target: 'ocr', scopes: ['documents:read'], for_users: true };
+  await replica.admin.post('/app-credentials', pair).expect(201);
+  const subject_token_type = 'urn:ietf:params:oauth:token-type:access_token';
+  const form = { grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange', subject_token, subject_token_type };
+  const ask = (audience: string) =>
+    replica
+      .post('/internal/token')
+      .set(headers)
+      .type('form')
+      .send({ ...form, audience });
+  await ask('ocr').expect(200);
+  await ask('tts').expect(400);
+  await replica.nest.get(CountedRefusals).flush();
+}

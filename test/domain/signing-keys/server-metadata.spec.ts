@@ -13,15 +13,17 @@ describe('GET /.well-known/oauth-authorization-server', () => {
   const split = useReplica(app, { variables: { INTERNAL_PORT: '7702' } });
   const cli = useCli(app);
 
-  it('names the issuer, the keys and the introspection, and no flow of OAuth (RFC 8414)', async () => {
+  it('names the issuer, the keys, the introspection and the exchange of tokens (RFC 8414)', async () => {
     const { body, headers } = await app.get(PATH).expect(200);
     expect(body).toEqual({
       issuer: ISSUER,
       jwks_uri: `${ISSUER}/.well-known/jwks.json`,
       introspection_endpoint: `${ISSUER}/internal/introspect`,
       introspection_endpoint_auth_methods_supported: ['client_secret_basic'],
+      token_endpoint: `${ISSUER}/internal/token`,
+      token_endpoint_auth_methods_supported: ['client_secret_basic'],
       response_types_supported: [],
-      grant_types_supported: [],
+      grant_types_supported: ['urn:ietf:params:oauth:grant-type:token-exchange'],
     });
     expect(headers['cache-control']).toBe('public, max-age=3600');
     const service = await app.service(undefined, 'auth');

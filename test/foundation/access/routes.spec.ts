@@ -15,6 +15,7 @@ import { useApp } from '../../support/use-app.js';
  * The operation id of each route, the door that opens it, with which scope of an operator, and whether calls are throttled.
  * A route that is missing here, or that declares something else, fails the test.
  */
+const FORMS = ['/internal/introspect', '/internal/token'];
 const POLICY: Readonly<Record<string, string>> = {
   'GET health': 'checkReadiness: open',
   'GET health/ready': 'checkCacheReadiness: open',
@@ -94,6 +95,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'POST internal/validate-user': 'validateUser: user',
   'POST internal/changes': 'pollChanges: app',
   'POST internal/introspect': 'introspectToken: app',
+  'POST internal/token': 'exchangeToken: app',
   'GET internal/authorize/node': 'authorizeNode: node',
   'GET internal/authorize/app': 'authorizeApp: app',
   'GET internal/authorize/user': 'authorizeUser: user',
@@ -213,7 +215,7 @@ describe('every route of every controller', () => {
   const call = ({ verb, template }: DocumentedRoute, headers: Record<string, string> = {}) => {
     const path = template.replace(/\{\w+\}/g, randomUUID());
     const request = verb === 'get' || verb === 'delete' ? app[verb](path) : app[verb](path, {});
-    if (template === '/internal/introspect') return app.post(path).type('form').send('token=t').set(headers);
+    if (FORMS.includes(template)) return app.post(path).type('form').send('token=t').set(headers);
     // Without it, the answer is not a verdict.
     if (template === '/internal/authorize/app') request.set('X-Platform-Target', 'auth');
     return request.set(headers);
@@ -313,7 +315,7 @@ describe('every route of every controller', () => {
       if (template === '/api/v0/auth/logout') return [{ user: [] }, {}];
       if (template === '/internal/validate-user') return [{ user: [] }, { user: [], app_id: [], app_key: [] }];
       if (template === '/internal/validate-node') return [{ node: [] }, { node: [], app_id: [], app_key: [] }];
-      if (template === '/internal/introspect') return [{ app_id: [], app_key: [] }, { app_basic: [] }];
+      if (FORMS.includes(template)) return [{ app_id: [], app_key: [] }, { app_basic: [] }];
       return doors.flatMap((door) => SECURITY[door]);
     };
     const documented = routes.map((route) => ({
@@ -326,7 +328,10 @@ describe('every route of every controller', () => {
   it('with a door answers 401 without a credential', async () => {
     for (const route of guarded()) {
       const [door, ...others] = route.doors;
-      expectProblem(await call(route), others.length > 0 ? problems.unauthenticated : WITHOUT_CREDENTIAL[door!]);
+      const answer = await call(route);
+      // Its errors have the form of OAuth.
+      if (route.template === '/internal/token') expect(answer.body).toMatchObject({ error: 'invalid_client' });
+      else expectProblem(answer, others.length > 0 ? problems.unauthenticated : WITHOUT_CREDENTIAL[door!]);
     }
   });
 

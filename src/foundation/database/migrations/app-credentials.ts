@@ -29,7 +29,10 @@ export class CreateAppCredentials1795651200005 implements MigrationInterface {
         has_only_reported_uses  boolean     NOT NULL DEFAULT false,
         scopes                  text[],
         scopes_changed_at       timestamptz,
-        scope_uses              jsonb       NOT NULL DEFAULT '{}'
+        scope_uses              jsonb       NOT NULL DEFAULT '{}',
+        for_users               boolean     NOT NULL DEFAULT false,
+        for_users_used_at       timestamptz,
+        CONSTRAINT app_credentials_for_users_check CHECK (NOT for_users OR scopes IS NOT NULL)
       );
       CREATE UNIQUE INDEX app_credentials_live_pair_key ON app_credentials (caller, target) WHERE revoked_at IS NULL;
       CREATE INDEX app_credentials_previous_key_expires_at_idx ON app_credentials (previous_key_expires_at)
@@ -56,6 +59,10 @@ export class CreateAppCredentials1795651200005 implements MigrationInterface {
       COMMENT ON COLUMN app_credentials.scopes IS 'the only scopes that the credential has; null: all';
       COMMENT ON COLUMN app_credentials.scope_uses IS
         'when each scope was last asked for; does not evict the key from caches';
+      COMMENT ON COLUMN app_credentials.for_users IS
+        'the caller gets tokens for users at the target (RFC 8693), with these scopes';
+      COMMENT ON COLUMN app_credentials.for_users_used_at IS
+        'when such a token was last issued, to an hour; does not evict the key from caches';
     `);
   }
 

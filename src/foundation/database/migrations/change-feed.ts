@@ -80,7 +80,7 @@ export class CreateChangeFeed1795651200014 implements MigrationInterface {
       END $$;
 
       ${buildKeyChangeTriggers('nodes', 'node')}
-      ${buildKeyChangeTriggers('app_credentials', 'app', ['scope_uses'])}
+      ${buildKeyChangeTriggers('app_credentials', 'app', ['scope_uses', 'for_users_used_at'])}
 
       -- A rotation of the refresh token is not recorded: it leaves the access token valid.
       CREATE TRIGGER sessions_record_update AFTER UPDATE ON sessions FOR EACH ROW

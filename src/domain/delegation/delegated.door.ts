@@ -1,0 +1,123 @@
+/**
+ * Tokens with which one service calls another on behalf of a user (RFC 8693). Terms: the *chain* of a token names each
+ * service that passed the user on, the caller first, with the pair (app credential) that allowed it; its *audience* is
+ * the only service that may present it here. Invariant: a token is valid while its session lives and every pair of its
+ * chain is live and for users. Nothing of this is cached, so an end is final when its call has answered.
+ */
+import { Injectable } from '@nestjs/common';
+import { createRefusal, Doors } from '../../foundation/access/doors.js';
+import type { Delegation, DelegationLink, UserPrincipal } from '../../foundation/access/principals.js';
+import { isId } from '../../foundation/common/ids.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
+import { ANY_GIVEN_ID, Database, RowsById } from '../../foundation/database/database.js';
+import { AccessTokens, type ActClaim, type DelegatedClaims } from '../tokens/access-tokens.js';
+import { SessionsService } from '../tokens/sessions.service.js';
+
+export const MAX_LINKS = 4;
+export const DELEGATED_TTL_SECONDS = 5 * 60;
+/** Tolerated difference between the clocks of the replica that signed and the one that verifies. */
+const CLOCK_TOLERANCE_SECONDS = 60;
+
+const READ_PAIRS = {
+  name: 'app_credentials_read_for_users',
+  text: `SELECT id, caller, target, scopes, expires_at FROM app_credentials
+    WHERE id = ${ANY_GIVEN_ID} AND revoked_at IS NULL AND for_users`,
+};
+
+interface PairRow {
+  readonly id: string;
+  readonly caller: string;
+  readonly target: string;
+  readonly scopes: readonly string[];
+  readonly expires_at: Date | null;
+}
+
+@Injectable()
+export class DelegatedDoor {
+  private readonly pairs = new RowsById<PairRow>((ids) => this.database.rows(READ_PAIRS, [ids]));
+
+  constructor(
+    doors: Doors,
+    private readonly accessTokens: AccessTokens,
+    private readonly sessions: SessionsService,
+    private readonly database: Database,
+    private readonly clock: ComparedClock,
+  ) {
+    doors.installDelegation(this);
+  }
+
+  isDelegated(token: string): boolean {
+    return this.accessTokens.isDelegated(token);
+  }
+
+  /**
+   * @param audience the service that presents the token
+   * @throws {ProblemException} invalid_access_token
+   */
+  async verifyDelegated(token: string, audience: string): Promise<UserPrincipal> {
+    const claims = await this.accessTokens.verifyDelegatedSignature(token);
+    if (!claims) throw createRefusal('user', 'not_accepted');
+    const chain = readChain(claims.act);
+    if (!chain || !hasRequiredClaims(claims) || claims.client_id !== chain[0].appId)
+      throw createRefusal('user', 'incomplete_claims');
+    const { sub: userId, sid: sessionId, iss, jti, iat, exp } = claims;
+    const fields = { user_id: userId, session_id: sessionId };
+    if (claims.aud !== audience) throw createRefusal('user', 'other_audience', fields);
+    const now = this.clock.trustedNow();
+    if (exp * 1_000 <= now.getTime()) throw createRefusal('user', 'expired', fields);
+    if (exp > now.getTime() / 1_000 + DELEGATED_TTL_SECONDS + CLOCK_TOLERANCE_SECONDS) {
+      await this.sessions.requirePastRefresh(sessionId, now);
+      throw createRefusal('user', 'impossible_times', fields);
+    }
+    const [session, pairs] = await Promise.all([
+      this.sessions.findLiveSession(sessionId, userId),
+      this.findPairs(chain, audience, now),
+    ]);
+    if (!session) throw createRefusal('user', 'session_ended', fields);
+    const [last] = pairs;
+    if (!last) throw createRefusal('user', 'pair_ended', fields);
+    const { email, amr, created_at: authenticatedAt, absolute_expires_at: sessionEnd } = session;
+    const ends = [sessionEnd, ...pairs.flatMap(({ expires_at }) => expires_at ?? [])].map((end) => end.getTime());
+    const expiresAt = new Date(Math.min(exp * 1_000, ...ends));
+    const scopes = claims.scope.split(' ').filter((scope) => last.scopes.includes(scope));
+    const claimed = { iss, jti, iat, exp };
+    const delegation: Delegation = { scopes, chain };
+    return { door: 'user', userId, sessionId, email, amr, authenticatedAt, expiresAt, claims: claimed, delegation };
+  }
+
+  /** @returns the pair of each link, or none when one of them has ended or is not for users any more */
+  private async findPairs(chain: Delegation['chain'], audience: string, now: Date): Promise<readonly PairRow[]> {
+    const found = await Promise.all(chain.map(({ appId }) => this.pairs.find(appId)));
+    const live = found.filter((pair, index): pair is PairRow => {
+      const target = index === 0 ? audience : chain[index - 1]?.service;
+      const isOfLink = pair?.caller === chain[index]?.service && pair?.target === target;
+      return pair !== undefined && isOfLink && (pair.expires_at === null || pair.expires_at > now);
+    });
+    return live.length === chain.length ? live : [];
+  }
+}
+
+/** @returns the chain of `act`, the caller first; undefined when it is not one */
+function readChain(act: ActClaim | undefined): Delegation['chain'] | undefined {
+  const links: DelegationLink[] = [];
+  for (let next: ActClaim | undefined = act; next !== undefined; next = next.act) {
+    const { sub: service, client_id: appId } = (next as Partial<ActClaim> | null) ?? {};
+    if (typeof service !== 'string' || typeof appId !== 'string' || links.length === MAX_LINKS) return undefined;
+    links.push({ service, appId });
+  }
+  const [first, ...earlier] = links;
+  return first && [first, ...earlier];
+}
+
+/** @returns the claim `act` of a chain */
+export function toAct([link, ...earlier]: Delegation['chain']): ActClaim {
+  const [next, ...rest] = earlier;
+  return { sub: link.service, client_id: link.appId, ...(next && { act: toAct([next, ...rest]) }) };
+}
+
+/** `aud` must be one text: a list could name a second service. */
+function hasRequiredClaims(claims: Partial<DelegatedClaims>): claims is DelegatedClaims {
+  const { sub, sid, aud, scope, iat, exp } = claims;
+  const areIds = [sub, sid].every((id) => typeof id === 'string' && isId(id));
+  return areIds && typeof aud === 'string' && typeof scope === 'string' && [iat, exp].every(Number.isSafeInteger);
+}

@@ -1,0 +1,11 @@
+import { Module } from '@nestjs/common';
+import { TokensModule } from '../tokens/tokens.module.js';
+import { DelegatedDoor } from './delegated.door.js';
+import { TokenExchangeService } from './token-exchange.service.js';
+
+@Module({
+  imports: [TokensModule],
+  providers: [DelegatedDoor, TokenExchangeService],
+  exports: [DelegatedDoor, TokenExchangeService],
+})
+export class DelegationModule {}

@@ -1,0 +1,152 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { toAct, DELEGATED_TTL_SECONDS, DelegatedDoor, MAX_LINKS } from './delegated.door.js';
+import type { Actor } from '../../foundation/access/actor.js';
+import type { AppPrincipal, Delegation, UserPrincipal } from '../../foundation/access/principals.js';
+import type { RefusalReason } from '../../foundation/common/security-events.js';
+import { Environment } from '../../foundation/config/environment.js';
+import { DELEGATION_ISSUER_DETAIL, isDelegationIssuer } from '../../foundation/config/limits.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
+import { Database } from '../../foundation/database/database.js';
+import { createFieldProblem, ProblemException, problems, type Problem } from '../../foundation/problems/problems.js';
+import { withAuditEvent } from '../audit/audit-events.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
+import { isLiveAt } from '../keys/key-record.js';
+import { AccessTokens } from '../tokens/access-tokens.js';
+import { UserDoor } from '../tokens/user.door.js';
+
+/** How exact the recorded last use of a pair for users is: an exchange must not cost a write. */
+const USE_INTERVAL_MS = 60 * 60_000;
+
+const READ_PAIR = {
+  name: 'app_credentials_read_pair_for_users',
+  text: `SELECT id, scopes, expires_at, for_users_used_at FROM app_credentials
+    WHERE caller = $1 AND target = $2 AND for_users AND ${isLiveAt('$3::timestamptz')}`,
+};
+
+const RECORD_FIRST_USE = withAuditEvent({
+  name: 'app_credentials_first_used_for_users',
+  text: 'UPDATE app_credentials SET for_users_used_at = $2 WHERE id = $1 AND for_users_used_at IS NULL RETURNING id',
+});
+const RECORD_USE = {
+  name: 'app_credentials_used_for_users',
+  text: 'UPDATE app_credentials SET for_users_used_at = $2 WHERE id = $1 AND for_users_used_at < $2',
+};
+const HAS_PAIRS_FOR_USERS = {
+  name: 'app_credentials_are_some_for_users',
+  text: 'SELECT 1 FROM app_credentials WHERE for_users AND revoked_at IS NULL LIMIT 1',
+};
+
+interface PairForUsers {
+  readonly id: string;
+  readonly scopes: readonly string[];
+  readonly expires_at: Date | null;
+  readonly for_users_used_at: Date | null;
+}
+
+interface AskedToken {
+  readonly subjectToken: string;
+  readonly audience: string;
+  /** Undefined: every scope of the pair. */
+  readonly scopes: readonly string[] | undefined;
+}
+
+interface ExchangedToken {
+  readonly accessToken: string;
+  readonly ttlSeconds: number;
+  readonly scopes: readonly string[];
+}
+
+/** Issues tokens for users to services whose pair with the audience allows it. A token grows the chain by one link. */
+@Injectable()
+export class TokenExchangeService implements OnModuleInit {
+  constructor(
+    private readonly door: DelegatedDoor,
+    private readonly userDoor: UserDoor,
+    private readonly accessTokens: AccessTokens,
+    private readonly database: Database,
+    private readonly audit: AuditLog,
+    private readonly refusals: CountedRefusals,
+    private readonly environment: Environment,
+    private readonly clock: ComparedClock,
+  ) {}
+
+  async onModuleInit(): Promise<void> {
+    if (isDelegationIssuer(this.environment.jwtIssuer)) return;
+    if (await this.database.row(HAS_PAIRS_FOR_USERS, []))
+      throw new Error(`JWT_ISSUER: a pair of services is for users, which ${DELEGATION_ISSUER_DETAIL}`);
+  }
+
+  /** @throws {ProblemException} unsupported_grant_type, invalid_subject_token, invalid_target, invalid_scope */
+  async exchange(asked: AskedToken, caller: AppPrincipal, actor: Actor): Promise<ExchangedToken> {
+    const { environment, clock } = this;
+    if (environment.accessTokenAlgorithm !== 'ES256') throw new ProblemException(problems.unsupportedGrantType);
+    const { audience } = asked;
+    const refuse = (problem: Problem, reason: RefusalReason<'token.exchange.refused'>): ProblemException =>
+      this.createExchangeRefusal(problem, reason, caller, actor);
+    const [subject, pair] = await Promise.all([
+      this.findSubject(asked.subjectToken, caller.caller),
+      this.database.row<PairForUsers>(READ_PAIR, [caller.caller, audience, clock.now()]),
+    ]);
+    if (!subject) throw refuse(problems.invalidSubjectToken, 'subject_token');
+    if (!pair || audience === environment.serviceName) throw refuse(problems.invalidTarget, 'target');
+    const scopes = asked.scopes ?? pair.scopes;
+    if (!scopes.every((scope) => pair.scopes.includes(scope))) throw refuse(problems.invalidScope, 'scope');
+    const earlier = subject.delegation?.chain ?? [];
+    if (earlier.length >= MAX_LINKS)
+      throw createFieldProblem('/subject_token', `has a chain of ${MAX_LINKS} links, which is the longest`);
+    const chain: Delegation['chain'] = [{ service: caller.caller, appId: pair.id }, ...earlier];
+    const issuedAt = Math.floor(clock.trustedNow().getTime() / 1_000);
+    const ends = [subject.expiresAt, pair.expires_at].flatMap((end) => (end ? Math.floor(end.getTime() / 1_000) : []));
+    const exp = Math.min(issuedAt + DELEGATED_TTL_SECONDS, ...ends);
+    if (exp <= issuedAt) throw refuse(problems.invalidSubjectToken, 'subject_token');
+    const accessToken = await this.accessTokens.signDelegatedToken({
+      sub: subject.userId,
+      sid: subject.sessionId,
+      aud: audience,
+      client_id: pair.id,
+      act: toAct(chain),
+      scope: scopes.join(' '),
+      iat: issuedAt,
+      exp,
+    });
+    await this.recordUse(pair, caller.caller, audience, actor);
+    return { accessToken, ttlSeconds: exp - issuedAt, scopes };
+  }
+
+  /** @returns undefined for a token that is not valid, or not for this caller */
+  private async findSubject(token: string, caller: string): Promise<UserPrincipal | undefined> {
+    if (/\s/.test(token)) return undefined;
+    try {
+      const isDelegated = this.door.isDelegated(token);
+      return await (isDelegated ? this.door.verifyDelegated(token, caller) : this.userDoor.verifyToken(token));
+    } catch (error) {
+      if (error instanceof ProblemException && error.problem.status === 401) return undefined;
+      throw error;
+    }
+  }
+
+  private async recordUse(pair: PairForUsers, caller: string, target: string, actor: Actor): Promise<void> {
+    const time = this.clock.now();
+    const { id, for_users_used_at: usedAt } = pair;
+    if (usedAt && time.getTime() - usedAt.getTime() < USE_INTERVAL_MS) return;
+    if (usedAt) await this.database.rows(RECORD_USE, [id, time]);
+    else {
+      const fields = { app_id: id, calling_service: caller, called_service: target };
+      const event = { event: 'token.exchange.first_used', actor, time, subject: id, logFields: fields } as const;
+      await this.audit.execute(RECORD_FIRST_USE, [id, time], event);
+    }
+  }
+
+  private createExchangeRefusal(
+    problem: Problem,
+    reason: RefusalReason<'token.exchange.refused'>,
+    { appId, caller }: AppPrincipal,
+    actor: Actor,
+  ): ProblemException {
+    const event = 'token.exchange.refused';
+    this.refusals.deferRefusal({ event, reason, counted: appId, subject: appId }, actor);
+    const fields = { door: 'app', app_id: appId, calling_service: caller };
+    return new ProblemException(problem, { refusal: { event, reason, fields } });
+  }
+}
