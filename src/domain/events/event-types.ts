@@ -188,6 +188,8 @@ export const EVENTS_OF_ACTS: Readonly<Record<AuditEventName, ToEvents | null>> =
   'household.invitation.used': null,
   'users.import_started': null,
   'users.imported': null,
+  'token.exchange.first_used': null,
+  'token.exchange.refused': null,
   'users.exported': null,
 };
 

@@ -274,8 +274,10 @@ class ForwardedUserGuard extends DoorGuard {
     try {
       const delegated = this.doors.readDelegated(request);
       if (delegated === undefined) {
+        // After the verdict, because a forged token is a 401 also beside a target.
+        await super.canActivate(context);
         refuseUnusedTarget(request, this.environment);
-        return await super.canActivate(context);
+        return true;
       }
       request.user = await this.doors.authenticateDelegated(delegated, readOwnName(request));
       return true;
