@@ -12,6 +12,7 @@ const STOREYS = {
   domain: [
     ['revocation'],
     ['audit'],
+    ['events'],
     ['keys', 'signing-keys', 'passwords', 'mail'],
     ['tokens', 'app-credentials', 'nodes', 'operators'],
     ['delegation', 'households'],

@@ -15,6 +15,7 @@ import { addInitCommand, addSchemaCommand } from './platform/init.command.js';
 import { addAuditCommand, addAuditExportCommand } from './remote/audit.command.js';
 import { addAppsCommands } from './remote/apps.command.js';
 import { addDoctorCommand } from './platform/doctor.command.js';
+import { addEventsCommands } from './remote/events.command.js';
 import { addExplainCommands } from './remote/explain.command.js';
 import { addHouseholdsCommands } from './remote/households.command.js';
 import { addLeakedCommand } from './remote/leaked.command.js';
@@ -62,6 +63,7 @@ export function createProgram(version: string, output: Output): Command {
   addVerifyCommand(audit);
   addCheckpointCommand(audit);
   addAuditExportCommand(audit);
+  addEventsCommands(root);
   addReplayCommand(root);
   addSchemaCommand(root);
   addCompletionCommand(root);

@@ -34,6 +34,7 @@ const CHECKS: Readonly<Record<Check, string>> = {
   mail: 'Mail',
   maintenance: 'Jobs',
   silent_verifiers: 'Verifiers',
+  unread_deletions: 'Unread deletions',
   household_without_admin: 'Households',
   old_key_used: 'Old keys in use',
   key_expires: 'Keys that expire',
@@ -187,6 +188,7 @@ function toPlace(check: Check, subject: FindingResponse['subject']): string {
   const { type, id } = subject;
   if (type === 'host') return '#health';
   if (type === 'address') return toAddress('/console/explain', { about: id });
+  if (type === 'service') return toAddress('/console/map', { service: id });
   if (type === 'household') return `/console/households/${id}`;
   if (type === 'user') return isId(id) ? `/console/users/${id}` : toAddress('/console/audit-events', { subject: id });
   const address = `/console${KEY_KINDS[type].path}`;

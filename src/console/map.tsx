@@ -7,6 +7,7 @@ import * as dagre from '@dagrejs/dagre';
 import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
 import type { AppCredentialResponse } from '../api/admin/app-credentials.admin.controller.js';
+import type { EventSubscriptionResponse } from '../api/admin/event-subscriptions.admin.controller.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, keepForm, type Fields } from './console-requests.js';
 import { State } from './credential-pages.js';
@@ -67,6 +68,7 @@ export class MapPage {
     const isAsked = Boolean(query.caller && query.target);
     const pair = isAsked ? await this.findNewest(request, query) : undefined;
     const { arrows, next } = await this.readArrows(request, query, await this.listRefused(request));
+    const subscription = await this.findSubscription(request, query.service);
     const content = (
       <>
         {renderForms()}
@@ -87,6 +89,7 @@ export class MapPage {
             )}
           </p>
         )}
+        {subscription && <Reading subscription={subscription} />}
         {(query.service || (next === null && !query.cursor)) && <Drawing arrows={arrows} query={query} />}
         <ArrowTable arrows={arrows} />
         {!query.service && <Pager address={ADDRESS} query={query} next={next} />}
@@ -113,6 +116,12 @@ export class MapPage {
     return live.items[0] ?? all.items.at(-1);
   }
 
+  private async findSubscription(request: Request, service = ''): Promise<EventSubscriptionResponse | undefined> {
+    if (service === '') return undefined;
+    const { items } = await this.api.bindTo(request).eventSubscriptions.listEventSubscriptions();
+    return items.find((each) => each.service === service);
+  }
+
   /** @returns the ids of the credentials that were refused in the last hour */
   private async listRefused(request: Request): Promise<Set<string | null>> {
     const since = new Date(Date.now() - 60 * MINUTE_MS).toISOString();
@@ -137,6 +146,23 @@ export class MapPage {
     }
     return { arrows: [...arrows.values()], next };
   }
+}
+
+function Reading({ subscription }: { readonly subscription: EventSubscriptionResponse }): VNode {
+  const { types, unread, unread_deletions, oldest_unread } = subscription;
+  return (
+    <p role="note">
+      It reads events: {types.join(', ')}.{' '}
+      {oldest_unread ? (
+        <>
+          It has not read {unread}, of which {unread_deletions} are deletions of users; the oldest is{' '}
+          {oldest_unread.type}, <Ago at={oldest_unread.time} />.
+        </>
+      ) : (
+        'It has read all of them.'
+      )}
+    </p>
+  );
 }
 
 interface Look {

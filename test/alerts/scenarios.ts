@@ -163,6 +163,14 @@ const COURSES: Readonly<Record<string, readonly Course[]>> = {
   PlatformAuthSealingBehind: [
     { does: 'fires when rows wait for a seal', series: { audit_unsealed_seconds: growing(1) }, silent: 14, fires: 17 },
   ],
+  PlatformAuthEventsUnread: [
+    {
+      does: 'fires when a service does not read for a day',
+      series: { 'events_lag_seconds{service="recipes"}': steady(90_000) },
+      silent: 14,
+      fires: 16,
+    },
+  ],
   PlatformAuthMailStuck: [
     { does: 'fires when no mail is sent', series: mailWaits, silent: 19, fires: 22 },
     { does: 'ignores one recipient that takes no mail', series: { ...mailWaits, [sent]: growing(1) }, silent: 40 },

@@ -1,9 +1,14 @@
-import { Body, Delete, Get, Param, Post, Put, Req } from '@nestjs/common';
+import { Body, Delete, Get, Param, Post, Put, Query, Req } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { IsIn } from 'class-validator';
+import { Transform } from 'class-transformer';
+import { IsIn, IsInt, Max, Min } from 'class-validator';
 import type { Request } from 'express';
 import { EVENT_TYPES, type EventType } from '../../domain/events/event-types.js';
-import { SubscriptionsService, type Subscription } from '../../domain/events/subscriptions.service.js';
+import {
+  SubscriptionsService,
+  type Subscription,
+  type UnreadEvent,
+} from '../../domain/events/subscriptions.service.js';
 import { toActor } from '../../foundation/access/actor.js';
 import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
 import {
@@ -18,12 +23,19 @@ import {
 import { EXAMPLES, SERVICE_NAME_FORMAT } from '../../foundation/common/names.js';
 import { createFieldProblem, problems } from '../../foundation/problems/problems.js';
 
+const MAX_LISTED = 100;
+const LIMIT_RULE = { message: `must be a whole number from 1 to ${MAX_LISTED}` };
 const STARTS = ['now', 'beginning'] as const;
 
 class SetEventSubscriptionRequest {
   @ChoicesField(EVENT_TYPES, 'EventType', ['user.deleted', 'user.disabled']) types!: EventType[];
 
-  @ApiPropertyOptional({ enum: STARTS, enumName: 'EventSubscriptionStart', description: 'of a new subscription' })
+  @ApiPropertyOptional({
+    enum: STARTS,
+    enumName: 'EventSubscriptionStart',
+    description: 'of a new subscription',
+    example: 'now',
+  })
   @IfSent()
   @IsIn(STARTS, { message: 'must be now or beginning' })
   from?: (typeof STARTS)[number];
@@ -37,12 +49,26 @@ class SkipEventsRequest {
   @SwitchField({ description: 'all unread events, instead of the oldest one', example: false }) all?: boolean;
 }
 
+class UnreadEventsQuery {
+  @ApiPropertyOptional({ type: 'integer', minimum: 1, maximum: MAX_LISTED, default: MAX_LISTED })
+  @IfSent()
+  @Transform(({ value }: { value: unknown }) => (/^\d{1,3}$/.test(String(value)) ? Number(value) : value))
+  @IsInt(LIMIT_RULE)
+  @Min(1, LIMIT_RULE)
+  @Max(MAX_LISTED, LIMIT_RULE)
+  limit?: number;
+}
+
 class UnreadEventResponse {
   @ApiProperty({ example: `${EXAMPLES.id}:user.deleted` }) id!: string;
   @ApiProperty({ enum: EVENT_TYPES, enumName: 'EventType' }) type!: EventType;
   @ApiProperty(MOMENT) time!: string;
   @ApiProperty({ description: 'the id of the user, household, node or app credential', example: EXAMPLES.id })
   subject!: string;
+
+  static from({ id, type, time, subject }: Omit<UnreadEvent, 'data'>): UnreadEventResponse {
+    return { id: `${id}:${type}`, type, time: new Date(time).toISOString(), subject };
+  }
 }
 
 export class EventSubscriptionResponse {
@@ -59,7 +85,7 @@ export class EventSubscriptionResponse {
   @ApiProperty({ type: 'integer', description: 'counted up to 1,000 of each type', example: 3 }) unread!: number;
   @ApiProperty({ type: 'integer', example: 3 }) unread_deletions!: number;
 
-  @ApiProperty({ type: UnreadEventResponse, nullable: true, description: 'the next one that the service reads' })
+  @ApiProperty({ type: UnreadEventResponse, nullable: true })
   oldest_unread!: UnreadEventResponse | null;
 
   static from(subscription: Subscription): EventSubscriptionResponse {
@@ -72,18 +98,17 @@ export class EventSubscriptionResponse {
       needs_reset: needsReset,
       unread,
       unread_deletions: unreadDeletions,
-      oldest_unread: oldest && {
-        id: `${oldest.id}:${oldest.type}`,
-        type: oldest.type,
-        time: new Date(oldest.time).toISOString(),
-        subject: oldest.subject,
-      },
+      oldest_unread: oldest && UnreadEventResponse.from(oldest),
     };
   }
 }
 
 class EventSubscriptionsResponse {
   @ApiProperty({ type: [EventSubscriptionResponse] }) items!: EventSubscriptionResponse[];
+}
+
+class UnreadEventsResponse {
+  @ApiProperty({ type: [UnreadEventResponse], maxItems: MAX_LISTED }) items!: UnreadEventResponse[];
 }
 
 class ResetEventSubscriptionsResponse {
@@ -123,6 +148,21 @@ export class EventSubscriptionsAdminController {
   })
   async getEventSubscription(@Param('service') service: string): Promise<EventSubscriptionResponse> {
     return EventSubscriptionResponse.from(await this.subscriptions.getSubscription(service));
+  }
+
+  @Get(':service/events')
+  @RequireAdmin('apps', {
+    summary: 'List the events that a service has not acknowledged',
+    description: 'The oldest ones, in the order in which the service reads them.',
+    refusals: [problems.notFound],
+    returns: UnreadEventsResponse,
+  })
+  async listUnreadEvents(
+    @Param('service') service: string,
+    @Query() { limit = MAX_LISTED }: UnreadEventsQuery,
+  ): Promise<UnreadEventsResponse> {
+    const events = await this.subscriptions.listUnread(service, limit);
+    return { items: events.map((event) => UnreadEventResponse.from(event)) };
   }
 
   @Put(':service')

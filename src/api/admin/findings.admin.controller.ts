@@ -18,7 +18,10 @@ type Subject = NonNullable<Finding['subject']>;
 
 class FindingSubjectResponse implements Subject {
   @ApiProperty({ enum: SUBJECT_TYPES, enumName: 'FindingSubjectType' }) type!: Subject['type'];
-  @ApiProperty({ description: 'an id, an address or a host; empty for all further keys', example: '192.0.2.7' })
+  @ApiProperty({
+    description: 'an id, an address, a host or a service; empty for all further keys',
+    example: '192.0.2.7',
+  })
   id!: string;
   @ApiProperty({ example: '192.0.2.7' }) name!: string;
 }
@@ -60,7 +63,7 @@ export class FindingsAdminController {
     summary: 'What needs a person?',
     description:
       'Waves of guesses, clocks, seals, the archive of PostgreSQL, mail and jobs that are behind, services whose verifiers ' +
-      'are silent, households without an active admin, old keys that are used near their deadline, and keys that expire within 14 days, as far as the scopes ' +
+      'are silent or have not read deletions of users, households without an active admin, old keys that are used near their deadline, and keys that expire within 14 days, as far as the scopes ' +
       'of the operator allow.',
     returns: FindingsResponse,
   })

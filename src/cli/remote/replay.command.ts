@@ -100,14 +100,22 @@ export function addReplayCommand(root: Command): void {
         await createConfirm(command)(`${table}\nThis ends again what is listed (${steps.length}), permanently.`);
         await runInParallel(steps, (step) => carryOut(client, step));
       }
+      // What the services know may be of a history that the restore undid, so each has to compare.
+      const reset = dryRun ? [] : await resetEvents(client);
       const by_hand = Object.fromEntries([...history.byHand].map(([event, subjects]) => [event, [...subjects]]));
-      print(command, { done: !dryRun, steps, by_hand }, () => {
+      print(command, { done: !dryRun, steps, by_hand, reset_event_subscriptions: reset }, () => {
         const end = dryRun ? 'Nothing was changed.' : `Ended again: ${steps.length}.`;
         const hints = [...history.byHand].map(([event, { size }]) => `  ${event}: ${size}`);
         const note = hints.length > 0 ? ['Not repeated, see docs/operations/backup.md:', ...hints] : [];
-        return [...(dryRun ? [table] : []), end, ...note].join('\n');
+        const events = reset.length > 0 ? [`Compare what they know with the users here: ${reset.join(', ')}.`] : [];
+        return [...(dryRun ? [table] : []), end, ...events, ...note].join('\n');
       });
     });
+}
+
+async function resetEvents(client: AdminClient): Promise<string[]> {
+  const { reset } = await client.post<{ reset: string[] }>('/event-subscriptions/reset', {});
+  return reset;
 }
 
 async function readHistory(file: string, since: number): Promise<History> {

@@ -1,7 +1,9 @@
 import { Injectable } from '@nestjs/common';
+import { Gauge } from 'prom-client';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
+import { MetricsRegistry, PREFIX } from '../../foundation/metrics/metrics-registry.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { END_OF_SEAL, isAfter, ORIGIN, type EventPosition } from './event-cursor.js';
@@ -13,7 +15,7 @@ const MAX_COUNTED = 1_000;
 /** The unread events of a subscription, by its types; each type reads its own part of the index. */
 const unread = (
   columns: string,
-  limit: number,
+  limit: number | string,
 ): string => `SELECT found.* FROM unnest(subscribed.types) AS wanted (type)
   CROSS JOIN LATERAL (SELECT ${columns} FROM events
     WHERE events.type = wanted.type AND (events.seal, events.number) > (subscribed.seal, subscribed.number)
@@ -46,8 +48,15 @@ const SET_POSITION = `UPDATE event_subscriptions
   SET seal = $2, number = $3, generation = generation + 1, updated_at = clock_timestamp() WHERE service = $1`;
 const FIRST_SINCE =
   'SELECT seal::float8, number - 1 AS number FROM events WHERE time >= $1 ORDER BY seal, number LIMIT 1';
+const LIST_UNREAD = `SELECT next.id, next.type, next.time::text, next.subject, next.data
+  FROM event_subscriptions AS subscribed CROSS JOIN LATERAL (${unread('events.*', '$2::integer')}) AS next
+  WHERE service = $1 ORDER BY next.seal, next.number LIMIT $2`;
 const NEXT_UNREAD = `SELECT next.id, next.type, next.seal::float8, next.number
   FROM event_subscriptions AS subscribed CROSS JOIN LATERAL (${OLDEST_UNREAD}) AS next WHERE service = $1`;
+/** The oldest unread event of each subscription; 0 when it has read all. */
+const MEASURE_LAG = `SELECT service,
+    COALESCE(GREATEST(0, extract(epoch FROM now() - (SELECT time FROM (${OLDEST_UNREAD}) AS first))), 0)::float8 AS seconds
+  FROM event_subscriptions AS subscribed`;
 const RESET = `UPDATE event_subscriptions
   SET origin = NULL, generation = generation + 1, updated_at = clock_timestamp() RETURNING service`;
 
@@ -61,12 +70,15 @@ export interface Subscription {
   readonly unread: number;
   readonly unreadDeletions: number;
   readonly oldestDeletionAt: Date | null;
-  readonly oldest: {
-    readonly id: string;
-    readonly type: EventType;
-    readonly time: string;
-    readonly subject: string;
-  } | null;
+  readonly oldest: Omit<UnreadEvent, 'data'> | null;
+}
+
+export interface UnreadEvent {
+  readonly id: string;
+  readonly type: EventType;
+  readonly time: string;
+  readonly subject: string;
+  readonly data: Readonly<Record<string, unknown>>;
 }
 
 export type SubscriptionStart = 'now' | 'beginning';
@@ -76,10 +88,29 @@ type Locked = EventPosition & { readonly types: EventType[] };
 /** Which service reads which types of events, and how far it is. Operators move a position; else only the service does. */
 @Injectable()
 export class SubscriptionsService {
+  private readonly lag;
+
   constructor(
     private readonly dataSource: DataSource,
     private readonly audit: AuditLog,
-  ) {}
+    { registry }: MetricsRegistry,
+  ) {
+    // `max`, because every worker measures the same.
+    this.lag = new Gauge({
+      name: `${PREFIX}events_lag_seconds`,
+      help: 'Age of the oldest event that a service has not acknowledged; 0 when it has read all.',
+      labelNames: ['service'],
+      aggregator: 'max',
+      registers: [registry],
+    });
+  }
+
+  /** Called by the job that copies events, so that a scrape reads no row. */
+  async measureLag(): Promise<void> {
+    const measured = await this.dataSource.query<{ service: string; seconds: number }[]>(MEASURE_LAG);
+    this.lag.reset();
+    for (const { service, seconds } of measured) this.lag.set({ service }, seconds);
+  }
 
   async listSubscriptions(): Promise<Subscription[]> {
     return this.dataSource.query<Subscription[]>(`${READ} ORDER BY service`);
@@ -90,6 +121,12 @@ export class SubscriptionsService {
     const [found] = await this.dataSource.query<Subscription[]>(`${READ} WHERE service = $1`, [service]);
     if (!found) throw new ProblemException(problems.notFound);
     return found;
+  }
+
+  /** @returns the oldest events that the service has not acknowledged @throws {ProblemException} not_found */
+  async listUnread(service: string, limit: number): Promise<UnreadEvent[]> {
+    await this.getSubscription(service);
+    return this.dataSource.query<UnreadEvent[]>(LIST_UNREAD, [service, limit]);
   }
 
   /**

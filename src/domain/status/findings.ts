@@ -10,6 +10,7 @@ import { EXPIRY_NOTICE_DAYS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database } from '../../foundation/database/database.js';
 import { createSlowGauge, MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
+import { SubscriptionsService, type Subscription } from '../events/subscriptions.service.js';
 import { BackgroundWork } from '../maintenance/background-work.js';
 import {
   FIND_GUESSES,
@@ -24,7 +25,7 @@ import { HourlyCounts } from './hourly-counts.js';
 
 export const MAX_EACH = 5;
 export const OLD_KEY_NOTICE_HOURS = 6;
-const MINUTE_MS = 60_000;
+const [MINUTE_MS, DAY_MS] = [60_000, 86_400_000];
 const NUMBER = new Intl.NumberFormat('en');
 
 /** From the worst on, with the scope that shows it beside `read`. */
@@ -36,6 +37,7 @@ export const CHECKS = {
   mail: 'read',
   maintenance: 'read',
   silent_verifiers: 'apps',
+  unread_deletions: 'apps',
   household_without_admin: 'nodes',
   old_key_used: undefined,
   key_expires: undefined,
@@ -43,7 +45,7 @@ export const CHECKS = {
 export type Check = keyof typeof CHECKS;
 export const CHECK_NAMES = Object.keys(CHECKS) as Check[];
 
-export const SUBJECT_TYPES = ['address', 'user', 'household', 'host', ...KEY_KIND_NAMES] as const;
+export const SUBJECT_TYPES = ['address', 'user', 'household', 'host', 'service', ...KEY_KIND_NAMES] as const;
 
 export interface Finding {
   readonly check: Check;
@@ -138,6 +140,7 @@ export class Findings {
     private readonly clock: ComparedClock,
     private readonly counts: HourlyCounts,
     private readonly work: BackgroundWork,
+    private readonly subscriptions: SubscriptionsService,
     metrics: MetricsRegistry,
   ) {
     const count = createSlowGauge(() => this.countExpiringKeys());
@@ -153,6 +156,7 @@ export class Findings {
     const found = await Promise.all([
       mayRead('read') ? this.findPlatform(at) : [],
       mayRead('apps') ? this.findSilentVerifiers() : [],
+      mayRead('apps') ? this.findUnreadDeletions(at) : [],
       mayRead('nodes') ? this.findHouseholdsWithoutAdmin() : [],
       ...kinds.map((kind) => this.findKeys('old_key_used', kind, findOldUsed(kind), at)),
       ...kinds.map((kind) => this.findKeys('key_expires', kind, findExpiring(kind), at)),
@@ -244,6 +248,11 @@ export class Findings {
     }));
   }
 
+  private async findUnreadDeletions(at: Date): Promise<Finding[]> {
+    const all = await this.subscriptions.listSubscriptions();
+    return all.flatMap((subscription) => toUnreadDeletions(subscription, at)).slice(0, MAX_EACH);
+  }
+
   private async findHouseholdsWithoutAdmin(): Promise<Finding[]> {
     const rows = await this.database.rows<{ id: string; name: string | null }>(FIND_WITHOUT_ADMIN, []);
     return rows.map(({ id, name }): Finding => ({
@@ -281,6 +290,15 @@ export class Findings {
       });
     return found;
   }
+}
+
+function toUnreadDeletions({ service, unreadDeletions, oldestDeletionAt }: Subscription, at: Date): Finding[] {
+  const days = oldestDeletionAt ? Math.floor((at.getTime() - oldestDeletionAt.getTime()) / DAY_MS) : 0;
+  if (days < 1) return [];
+  const [deletions, since] = [unreadDeletions === 1 ? 'deletion' : 'deletions', days === 1 ? 'a day' : `${days} days`];
+  const detail = `It has not read ${NUMBER.format(unreadDeletions)} ${deletions} of users for ${since}.`;
+  const subject = { type: 'service', id: service, name: service } as const;
+  return [{ check: 'unread_deletions', severity: 'warning', subject, detail, since: oldestDeletionAt, until: null }];
 }
 
 function toWave(wave: GuessRow, at: Date, emails: ReadonlyMap<string, string>, more: string): Finding {

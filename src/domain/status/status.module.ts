@@ -1,12 +1,13 @@
 import { Module } from '@nestjs/common';
 import { MetricsModule } from '../../foundation/metrics/metrics.module.js';
+import { EventsModule } from '../events/events.module.js';
 import { MaintenanceModule } from '../maintenance/maintenance.module.js';
 import { Findings } from './findings.js';
 import { HourlyCounts } from './hourly-counts.js';
 import { VerifierPolls } from './verifier-polls.js';
 
 @Module({
-  imports: [MetricsModule, MaintenanceModule],
+  imports: [MetricsModule, MaintenanceModule, EventsModule],
   providers: [HourlyCounts, Findings, VerifierPolls],
   exports: [HourlyCounts, Findings, VerifierPolls],
 })

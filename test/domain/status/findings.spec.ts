@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { CountedRefusals } from '../../../src/domain/audit/counted-refusals.js';
+import { SealJob } from '../../../src/domain/maintenance/jobs.js';
 import { HourlyCounts } from '../../../src/domain/status/hourly-counts.js';
 import { VerifierPolls } from '../../../src/domain/status/verifier-polls.js';
 import { recorded } from '../audit/record.js';
@@ -39,6 +40,7 @@ describe('GET /api/v0/admin/findings', () => {
       'mail',
       'maintenance',
       'silent_verifiers',
+      'unread_deletions',
       'household_without_admin',
       'old_key_used',
       'key_expires',
@@ -152,6 +154,23 @@ describe('GET /api/v0/admin/findings', () => {
     ]);
     await app.admin.delete(`/app-credentials/${service.appId}`).expect(204);
     expect(await find('silent_verifiers')).toEqual([]);
+  });
+
+  it('names a service that has not read deletions of users for a day', async () => {
+    const { caller } = await app.service('recipes', 'auth');
+    await app.admin.put(`/event-subscriptions/${caller}`, { types: ['user.deleted'] }).expect(200);
+    const { id } = await app.user();
+    await app.admin.delete(`/users/${id}`).expect(204);
+    await app.nest.get(SealJob).sealNewRows();
+    expect(await find('unread_deletions')).toEqual([]);
+    await app.database.query(`UPDATE events SET time = time - interval '49 hours' WHERE type = 'user.deleted'`);
+    expect(await find('unread_deletions')).toMatchObject([
+      {
+        subject: { type: 'service', id: caller, name: caller },
+        detail: 'It has not read 1 deletion of users for 2 days.',
+      },
+    ]);
+    await app.admin.delete(`/event-subscriptions/${caller}`).expect(204);
   });
 
   it('puts overdue work before what can wait, and names it', async () => {

@@ -75,6 +75,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/admin/event-subscriptions': 'listEventSubscriptions: admin with apps',
   'POST api/v0/admin/event-subscriptions/reset': 'resetEventSubscriptions: admin with apps',
   'GET api/v0/admin/event-subscriptions/:service': 'getEventSubscription: admin with apps',
+  'GET api/v0/admin/event-subscriptions/:service/events': 'listUnreadEvents: admin with apps',
   'PUT api/v0/admin/event-subscriptions/:service': 'setEventSubscription: admin with apps',
   'DELETE api/v0/admin/event-subscriptions/:service': 'removeEventSubscription: admin with apps',
   'POST api/v0/admin/event-subscriptions/:service/rewind': 'rewindEvents: admin with apps',

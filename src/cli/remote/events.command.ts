@@ -1,0 +1,80 @@
+import type { Command } from 'commander';
+import type { EventSubscriptionResponse } from '../../api/admin/event-subscriptions.admin.controller.js';
+import { EXAMPLES } from '../../foundation/common/names.js';
+import { addCommand, createNumberParser, NEEDS_ADMIN_KEY, parsePast } from '../command-options.js';
+import { formatTable } from '../tables.js';
+import { addYes, createConfirm } from '../terminal.js';
+import { addRemote } from './remote-command.js';
+
+const PATH = '/event-subscriptions';
+const COLUMNS = ['service', 'types', 'unread', 'deletions', 'oldest', 'since', 'last_polled_at'] as const;
+const EVENT_COLUMNS = ['id', 'time', 'subject'] as const;
+const MAX_LISTED = 100;
+
+interface UnreadEvents {
+  readonly items: readonly Readonly<Record<(typeof EVENT_COLUMNS)[number], string>>[];
+}
+
+/** `platform-auth events …`: how far each service has read what happened; see docs/events.md. */
+export function addEventsCommands(root: Command): void {
+  const description = 'See how far each service has read the events that it subscribes to, and move its position.';
+  const events = addCommand(root, 'events', description, { needs: NEEDS_ADMIN_KEY, example: 'list' });
+  addList(events);
+  addTail(events);
+  addRewind(events);
+  addSkip(events);
+}
+
+function addList(events: Command): void {
+  const description = 'List the services that read events, with the oldest event that each has not acknowledged.';
+  addRemote(events, 'list', description, '').answer(
+    async (client) => client.get<{ items: EventSubscriptionResponse[] }>(PATH),
+    ({ items }) => formatTable(COLUMNS, items.map(toRow), { drop: ['types', 'last_polled_at'] }),
+  );
+}
+
+function toRow({ service, types, unread, unread_deletions, oldest_unread, last_polled_at }: EventSubscriptionResponse) {
+  const [oldest, since] = [oldest_unread?.type ?? null, oldest_unread?.time ?? null];
+  return { service, types, unread, deletions: unread_deletions, oldest, since, last_polled_at };
+}
+
+function addTail(events: Command): void {
+  const description =
+    'List the oldest events that a service has not acknowledged, in the order in which it reads them.';
+  addRemote(events, 'tail <service>', description, EXAMPLES.target)
+    .option('--limit <number>', 'maximum number of events', createNumberParser(1, MAX_LISTED), MAX_LISTED)
+    .answer(
+      async (client, service: string, { limit }: { limit: number }) =>
+        client.get<UnreadEvents>(`${toPath(service)}/events`, { limit: String(limit) }),
+      ({ items }) => formatTable(EVENT_COLUMNS, items, { drop: ['time'] }),
+    );
+}
+
+function addRewind(events: Command): void {
+  const description = 'Let a service read events again. Its position moves back, never forward.';
+  addRemote(events, 'rewind <service>', description, `${EXAMPLES.target} --to 2026-11-23T03:00:00Z`)
+    .option('--to <moment>', 'what happened since this moment; without it, all events that are kept', parsePast)
+    .answer(
+      async (client, service: string, { to }: { to?: string }) => {
+        await client.post(`${toPath(service)}/rewind`, { to });
+        return { service, rewound: true };
+      },
+      (_result, service) => `${service} reads again.`,
+    );
+}
+
+function addSkip(events: Command): void {
+  const description = 'Pass over the oldest event that a service has not acknowledged. It gets no receipt.';
+  addYes(addRemote(events, 'skip <service>', description, EXAMPLES.target))
+    .option('--every', 'pass over all events that it has not acknowledged', false)
+    .answer(
+      async (client, service: string, { every }: { every: boolean }, command: Command) => {
+        await createConfirm(command)(`${service} does not get ${every ? 'any event so far' : 'this event'} then.`);
+        await client.post(`${toPath(service)}/skip`, { all: every });
+        return { service, skipped: true };
+      },
+      (_result, service) => `${service} goes on after what was passed over.`,
+    );
+}
+
+const toPath = (service: string): string => `${PATH}/${encodeURIComponent(service)}`;
