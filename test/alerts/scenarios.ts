@@ -169,6 +169,7 @@ const COURSES: Readonly<Record<string, readonly Course[]>> = {
       series: { 'events_lag_seconds{service="recipes"}': steady(90_000) },
       silent: 14,
       fires: 16,
+      labels: { service: 'recipes' },
     },
   ],
   PlatformAuthMailStuck: [

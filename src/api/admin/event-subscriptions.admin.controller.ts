@@ -85,7 +85,7 @@ export class EventSubscriptionResponse {
   @ApiProperty({ type: 'integer', description: 'counted up to 1,000 of each type', example: 3 }) unread!: number;
   @ApiProperty({ type: 'integer', example: 3 }) unread_deletions!: number;
 
-  @ApiProperty({ type: UnreadEventResponse, nullable: true })
+  @ApiProperty({ type: UnreadEventResponse, nullable: true, example: null })
   oldest_unread!: UnreadEventResponse | null;
 
   static from(subscription: Subscription): EventSubscriptionResponse {

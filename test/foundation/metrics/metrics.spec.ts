@@ -281,6 +281,8 @@ describe('docs/observability.md', () => {
 
   it('lists every metric with its labels, and no other', async () => {
     await app.validateNode('no:node').expect(401);
+    await app.admin.put('/event-subscriptions/recipes', { types: ['user.deleted'] }).expect(200);
+    await app.nest.get(SealJob).sealNewRows();
     await app.refresh('no token').expect(401);
     const refusal = { event: 'session.refresh.refused', reason: 'malformed' };
     const seen = await once(app, (now) => now.value('flow_refusals_total', refusal) === 1);
