@@ -1,9 +1,10 @@
+import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { findVerifierPython } from '../../tools/verifier-python.js';
 
 /** A program that embeds a verifier and speaks the protocol of protocol.ts. */
 export interface VerifierProgram {
-  readonly name: 'typescript' | 'python';
+  readonly name: 'typescript' | 'python' | 'go';
   readonly command: string;
   readonly words: readonly string[];
   /** Added to the environment of the program. */
@@ -19,17 +20,48 @@ const typescript: VerifierProgram = {
   variables: {},
 };
 
-/** The first call installs the packages of the Python verifier, which takes a while. */
-export function findVerifierPrograms(): readonly VerifierProgram[] {
-  const found = findVerifierPython();
-  if ('obstacle' in found) return [typescript];
-  const words = [`${ROOT}chaos/verifiers/python.py`];
-  const variables = { PYTHONDONTWRITEBYTECODE: '1' };
-  return [typescript, { name: 'python', command: found.python, words, variables }];
+const GO_SOURCES = `${ROOT}chaos/verifiers/golang`;
+const GO_PROGRAM = `${ROOT}node_modules/.cache/chaos-verifier-go`;
+
+interface Found {
+  readonly programs: readonly VerifierProgram[];
+  /** Why a verifier is missing. */
+  readonly obstacles: readonly string[];
 }
 
-/** Why a verifier is missing; undefined when both run. */
+let found: Found | undefined;
+
+/** The first call installs the packages of the Python verifier and builds the one in Go, which takes a while. */
+export function findVerifierPrograms(): readonly VerifierProgram[] {
+  return (found ??= prepare()).programs;
+}
+
+/** Why a verifier is missing; undefined when all run. */
 export function explainMissingVerifier(): string | undefined {
-  const found = findVerifierPython();
-  return 'obstacle' in found ? `without the Python verifier: ${found.obstacle}` : undefined;
+  const { obstacles } = (found ??= prepare());
+  return obstacles.length > 0 ? obstacles.join('; ') : undefined;
+}
+
+function prepare(): Found {
+  const others = [preparePython(), prepareGo()];
+  return {
+    programs: [typescript, ...others.filter((one) => typeof one !== 'string')],
+    obstacles: others.filter((one) => typeof one === 'string'),
+  };
+}
+
+function preparePython(): VerifierProgram | string {
+  const python = findVerifierPython();
+  if ('obstacle' in python) return `without the Python verifier: ${python.obstacle}`;
+  const words = [`${ROOT}chaos/verifiers/python.py`];
+  return { name: 'python', command: python.python, words, variables: { PYTHONDONTWRITEBYTECODE: '1' } };
+}
+
+function prepareGo(): VerifierProgram | string {
+  try {
+    execFileSync('go', ['build', '-o', GO_PROGRAM, '.'], { cwd: GO_SOURCES, stdio: 'pipe' });
+  } catch (error) {
+    return `without the Go verifier: ${error instanceof Error ? error.message : String(error)}`;
+  }
+  return { name: 'go', command: GO_PROGRAM, words: [], variables: {} };
 }
