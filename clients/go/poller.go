@@ -119,7 +119,7 @@ func (p *poller) ask(ctx context.Context, used []reportedUse) (*renewal, instant
 		headers:        map[string]string{"Content-Type": "application/json"},
 		body:           string(body),
 		presentsOwnKey: true,
-		isPoll:         true,
+		line:           lineOfPolls,
 	}, never)
 	if err != nil {
 		return nil, instant{}, err

@@ -152,6 +152,7 @@ var routesOfService = map[string]string{
 	"POST http://auth.test/internal/validate-node": "validate-node",
 	"POST http://auth.test/internal/validate-user": "validate-user",
 	"POST http://auth.test/internal/token":         "token",
+	"POST http://auth.test/internal/events":        "events",
 	"GET http://auth.test/.well-known/jwks.json":   "jwks",
 }
 

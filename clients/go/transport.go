@@ -1,6 +1,7 @@
 package platformauth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -24,9 +25,19 @@ type request struct {
 	body        string
 	// presentsOwnKey: this service's own key is sent with the request.
 	presentsOwnKey bool
-	// isPoll: polls have a connection of their own.
-	isPoll bool
+	// line: polls, and the reading of events, have a connection each.
+	line line
+	// timeout is that of an attempt; by default attemptTimeout.
+	timeout time.Duration
 }
+
+type line int
+
+const (
+	lineOfQuestions line = iota
+	lineOfPolls
+	lineOfEvents
+)
 
 type answer struct {
 	status  int
@@ -42,15 +53,15 @@ var (
 )
 
 // A transport is HTTP over connections that are kept alive. It follows no redirect.
-type transport struct {
-	polls, questions http.RoundTripper
-}
+type transport struct{ lines map[line]http.RoundTripper }
 
 func newTransport(given http.RoundTripper) *transport {
 	if given != nil {
-		return &transport{polls: given, questions: given}
+		return &transport{lines: map[line]http.RoundTripper{lineOfQuestions: given, lineOfPolls: given, lineOfEvents: given}}
 	}
-	return &transport{polls: newRoundTripper(1), questions: newRoundTripper(maxConnections)}
+	return &transport{lines: map[line]http.RoundTripper{
+		lineOfQuestions: newRoundTripper(maxConnections), lineOfPolls: newRoundTripper(1), lineOfEvents: newRoundTripper(1),
+	}}
 }
 
 func newRoundTripper(connections int) *http.Transport {
@@ -72,11 +83,7 @@ func (t *transport) send(ctx context.Context, r request) (answer, error) {
 	for name, value := range r.headers {
 		outgoing.Header.Set(name, value)
 	}
-	roundTripper := t.questions
-	if r.isPoll {
-		roundTripper = t.polls
-	}
-	response, err := roundTripper.RoundTrip(outgoing)
+	response, err := t.lines[r.line].RoundTrip(outgoing)
 	if err != nil {
 		return answer{}, toConnectionError(err)
 	}
@@ -93,7 +100,7 @@ func (t *transport) send(ctx context.Context, r request) (answer, error) {
 }
 
 func (t *transport) close() {
-	for _, roundTripper := range []http.RoundTripper{t.polls, t.questions} {
+	for _, roundTripper := range t.lines {
 		if idle, ok := roundTripper.(interface{ CloseIdleConnections() }); ok {
 			idle.CloseIdleConnections()
 		}
@@ -153,7 +160,7 @@ func (c *serviceClient) withOwnKey(r request, key string) request {
 
 func (c *serviceClient) sendOnce(ctx context.Context, r request, deadline instant) (timedAnswer, error) {
 	sent := c.runtime.now()
-	timeout := min(attemptTimeout, deadline.since(sent))
+	timeout := min(cmp.Or(r.timeout, attemptTimeout), deadline.since(sent))
 	if timeout <= 0 {
 		return timedAnswer{}, errTimeout
 	}

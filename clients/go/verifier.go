@@ -21,6 +21,7 @@ type Verifier struct {
 	caches    map[Door]*cache
 	questions *questions
 	exchanged *exchangedTokens
+	events    *eventReader
 	poller    *poller
 	watch     *watch
 	checks    *checks
@@ -82,6 +83,7 @@ func newVerifier(ctx context.Context, s settings, r runtime) *Verifier {
 	v.exchanged = &exchangedTokens{
 		verifier: v, client: client, cache: newCache(l, s.maxEntries), slots: newSlots(s.maxQuestions, r),
 	}
+	v.events = newEventReader(v, client)
 	if s.outageGrace > 0 {
 		s.logger.Warn("verifier_outage_grace", "detail", fmt.Sprintf("While the authentication service is unreachable, "+
 			"a revoked credential may be accepted for up to %v.", s.outageGrace))
