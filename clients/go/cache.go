@@ -18,8 +18,8 @@ type entry struct {
 	sent instant
 	// ends is when the entry may no longer be used, by either clock.
 	ends instant
-	// endings are the changes that evict it.
-	endings []ending
+	// changes evict it.
+	changes []change
 	uses    *usesOfKey
 
 	// wasUsed saves it from the next eviction for want of room.
@@ -32,10 +32,11 @@ const ways = 8
 // A cache remembers the credentials of one door by their digests. Reads take no lock. A digest has its place in one
 // set of eight, and a full set gives up an entry that was not used since the last search for room (second chance).
 type cache struct {
-	sets []([ways]atomic.Pointer[entry])
-	mask uint64
-	// byEnding is guarded by the lock of the lease, as every write is.
-	byEnding map[ending]map[*entry]struct{}
+	lease *lease
+	sets  []([ways]atomic.Pointer[entry])
+	mask  uint64
+	// byChange is guarded by the lock of the lease, as every write is.
+	byChange map[change]map[*entry]struct{}
 	hand     int
 }
 
@@ -44,7 +45,7 @@ func newCache(l *lease, maxEntries int) *cache {
 	for sets*ways < maxEntries {
 		sets *= 2
 	}
-	c := &cache{sets: make([][ways]atomic.Pointer[entry], sets), mask: uint64(sets - 1)}
+	c := &cache{lease: l, sets: make([][ways]atomic.Pointer[entry], sets), mask: uint64(sets - 1)}
 	c.evictAll()
 	l.onChange(c.evict, c.evictAll)
 	return c
@@ -52,6 +53,22 @@ func newCache(l *lease, maxEntries int) *cache {
 
 func (c *cache) setOf(d digest) *[ways]atomic.Pointer[entry] {
 	return &c.sets[binary.LittleEndian.Uint64(d[:])&c.mask]
+}
+
+// recall returns an entry that may be used, and the moment at which that was so. It reads the lease, then the entry, then
+// both clocks: an entry that was read before a poll evicted it must not be used under the term which that poll has
+// renewed.
+func (c *cache) recall(d digest) (*entry, instant, bool) {
+	until := c.lease.until.Load()
+	found := c.find(d)
+	now := c.lease.now()
+	if until == nil || found == nil || !now.isBefore(*until) || !now.isBefore(found.ends) {
+		return nil, now, false
+	}
+	if !found.wasUsed.Load() {
+		found.wasUsed.Store(true)
+	}
+	return found, now, true
 }
 
 // find may return an entry that must not be used any more: it was valid once, and no change of it was reported since.
@@ -72,11 +89,11 @@ func (c *cache) put(e *entry) {
 	set := c.setOf(e.digest)
 	slot := c.findRoom(set)
 	c.unlist(slot.Swap(e))
-	for _, end := range e.endings {
-		if c.byEnding[end] == nil {
-			c.byEnding[end] = map[*entry]struct{}{}
+	for _, changed := range e.changes {
+		if c.byChange[changed] == nil {
+			c.byChange[changed] = map[*entry]struct{}{}
 		}
-		c.byEnding[end][e] = struct{}{}
+		c.byChange[changed][e] = struct{}{}
 	}
 }
 
@@ -115,16 +132,16 @@ func (c *cache) unlist(e *entry) {
 	if e == nil {
 		return
 	}
-	for _, end := range e.endings {
-		delete(c.byEnding[end], e)
-		if len(c.byEnding[end]) == 0 {
-			delete(c.byEnding, end)
+	for _, changed := range e.changes {
+		delete(c.byChange[changed], e)
+		if len(c.byChange[changed]) == 0 {
+			delete(c.byChange, changed)
 		}
 	}
 }
 
-func (c *cache) evict(kind, id string) {
-	for e := range c.byEnding[ending{kind, id}] {
+func (c *cache) evict(changed change) {
+	for e := range c.byChange[changed] {
 		c.remove(e)
 	}
 }
@@ -135,5 +152,5 @@ func (c *cache) evictAll() {
 			c.sets[i][way].Store(nil)
 		}
 	}
-	c.byEnding = map[ending]map[*entry]struct{}{}
+	c.byChange = map[change]map[*entry]struct{}{}
 }

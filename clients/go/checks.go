@@ -237,7 +237,7 @@ func (u *unexpectedErrors) report(recovered any, presented ...string) {
 	}
 	u.reported[where] = true
 	key, _ := u.settings.ownKey.current()
-	secrets := append([]string{key}, append(presented, u.settings.secretsOfLogTexts...)...)
+	secrets := append([]string{key}, append(presented, u.settings.secretsToRedact...)...)
 	detail := redact(fmt.Sprint(recovered), secrets)
 	u.settings.logger.Warn("verifier_failed", "error", fmt.Sprintf("%T", recovered), "detail", detail, "where", where)
 }

@@ -86,13 +86,13 @@ func WithMaxQuestions(questions int) Option { return func(o *options) { o.maxQue
 // settings are a Config and options with every default filled in, and without the own key as text.
 type settings struct {
 	options
-	url, serviceName  string
-	secrets           [][]byte
-	jwksURL           string
-	issuer, audience  string
-	outageGrace       time.Duration
-	ownKey            *ownKey
-	secretsOfLogTexts []string
+	url, serviceName string
+	secrets          [][]byte
+	jwksURL          string
+	issuer, audience string
+	outageGrace      time.Duration
+	ownKey           *ownKey
+	secretsToRedact  []string
 }
 
 const (
@@ -174,7 +174,7 @@ func toSettings(config Config, given []Option) (settings, error) {
 	for _, secret := range []string{config.SecretKey, config.SecretKeyPrevious} {
 		if secret != "" {
 			s.secrets = append(s.secrets, []byte(secret))
-			s.secretsOfLogTexts = append(s.secretsOfLogTexts, secret)
+			s.secretsToRedact = append(s.secretsToRedact, secret)
 		}
 	}
 	mistakes := findMistakes(config, s.options)

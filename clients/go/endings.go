@@ -20,7 +20,7 @@ const (
 
 // A connection outlives the request that opened it.
 type connection struct {
-	endings []ending
+	changes []change
 	// isLive returns verdictUnknown when the answer is not a verdict.
 	isLive  func(context.Context) verdict
 	onEnded func()
@@ -37,13 +37,13 @@ type watch struct {
 	spawn   func(work func(context.Context))
 
 	mu       sync.Mutex
-	byEnding map[ending]map[*connection]struct{}
+	byChange map[change]map[*connection]struct{}
 	waiting  []*connection
 	checks   int
 }
 
 func newWatch(r runtime, l *lease, spawn func(func(context.Context))) *watch {
-	w := &watch{runtime: r, spawn: spawn, byEnding: map[ending]map[*connection]struct{}{}}
+	w := &watch{runtime: r, spawn: spawn, byChange: map[change]map[*connection]struct{}{}}
 	l.onChange(w.onChange, w.onReset)
 	return w
 }
@@ -52,11 +52,11 @@ func newWatch(r runtime, l *lease, spawn func(func(context.Context))) *watch {
 func (w *watch) add(c *connection) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, end := range c.endings {
-		if w.byEnding[end] == nil {
-			w.byEnding[end] = map[*connection]struct{}{}
+	for _, changed := range c.changes {
+		if w.byChange[changed] == nil {
+			w.byChange[changed] = map[*connection]struct{}{}
 		}
-		w.byEnding[end][c] = struct{}{}
+		w.byChange[changed][c] = struct{}{}
 	}
 	w.makeDue(c)
 	w.startChecks()
@@ -65,18 +65,18 @@ func (w *watch) add(c *connection) {
 func (w *watch) remove(c *connection) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, end := range c.endings {
-		delete(w.byEnding[end], c)
-		if len(w.byEnding[end]) == 0 {
-			delete(w.byEnding, end)
+	for _, changed := range c.changes {
+		delete(w.byChange[changed], c)
+		if len(w.byChange[changed]) == 0 {
+			delete(w.byChange, changed)
 		}
 	}
 }
 
-func (w *watch) onChange(kind, id string) {
+func (w *watch) onChange(changed change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for c := range w.byEnding[ending{kind, id}] {
+	for c := range w.byChange[changed] {
 		w.makeDue(c)
 	}
 	w.startChecks()
@@ -85,7 +85,7 @@ func (w *watch) onChange(kind, id string) {
 func (w *watch) onReset() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, connections := range w.byEnding {
+	for _, connections := range w.byChange {
 		for c := range connections {
 			w.makeDue(c)
 		}
@@ -135,7 +135,7 @@ func (w *watch) check(ctx context.Context, c *connection) {
 func (w *watch) takeDue(ctx context.Context, c *connection) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, isWatched := w.byEnding[c.endings[0]][c]
+	_, isWatched := w.byChange[c.changes[0]][c]
 	c.isChecking = c.isDue && isWatched && ctx.Err() == nil
 	c.isDue = false
 	return c.isChecking

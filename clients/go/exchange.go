@@ -58,8 +58,8 @@ func (e *exchangedTokens) get(ctx context.Context, headers Headers, target, scop
 		return "", newRefusal(refusedAtDoor[DoorUser])
 	}
 	name := computeDigest(string(presented.digest[:]), target+" "+scope)
-	if found, ok := e.recall(name); ok {
-		return found.text, nil
+	if found, _, ok := e.cache.recall(name); ok {
+		return found.principal.(exchangedToken).text, nil
 	}
 	asked := e.newRequest(headers, presented.secret, target, scope)
 	answered := e.inFlight.DoChan(string(name[:]), func() (any, error) { return e.ask(name, asked) })
@@ -72,18 +72,6 @@ func (e *exchangedTokens) get(ctx context.Context, headers Headers, target, scop
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-}
-
-// recall reads in the order of Verifier.recall.
-func (e *exchangedTokens) recall(name digest) (exchangedToken, bool) {
-	until := e.verifier.lease.until.Load()
-	found := e.cache.find(name)
-	now := e.verifier.runtime.now()
-	if until == nil || found == nil || !now.isBefore(*until) || !now.isBefore(found.ends) {
-		return exchangedToken{}, false
-	}
-	found.wasUsed.Store(true)
-	return found.principal.(exchangedToken), true
 }
 
 func (e *exchangedTokens) newRequest(headers Headers, token, target, scope string) request {
@@ -104,7 +92,7 @@ func (e *exchangedTokens) newRequest(headers Headers, token, target, scope strin
 	}
 }
 
-// ask belongs to all who wait for the answer.
+// ask is shared by all callers that wait for the answer.
 func (e *exchangedTokens) ask(name digest, asked request) (_ exchangedToken, err error) {
 	ctx, done, ok := e.verifier.begin()
 	if !ok {
@@ -148,7 +136,7 @@ func (e *exchangedTokens) accept(name digest, found timedAnswer, t ticket) (exch
 	used := time.Duration(min(longest, math.Max(0, seconds)*float64(time.Second)) * exchangedShare)
 	issued := exchangedToken{text}
 	remembered := &entry{
-		digest: name, principal: issued, sent: found.sent, ends: found.sent.add(used), endings: token.endings(),
+		digest: name, principal: issued, sent: found.sent, ends: found.sent.add(used), changes: token.changes(),
 	}
 	e.verifier.lease.remember(t, func() { e.cache.put(remembered) })
 	// Only polls can drop it.

@@ -27,18 +27,11 @@ func (i instant) since(earlier instant) time.Duration {
 	return time.Duration(i.monotonic - earlier.monotonic)
 }
 
-// An ending is a kind and an id whose change may end a credential.
-type ending struct {
-	kind string
-	id   string
-}
+// A change is what polls report: the kind and the id of a resource that has changed, which may end credentials.
+type change struct{ kind, id string }
 
 // A ticket shows that no change was reported between a question and the remembering of its answer.
 type ticket struct{ version uint64 }
-
-type change struct {
-	kind, id string
-}
 
 type renewal struct {
 	cursor   string
@@ -59,12 +52,12 @@ type lease struct {
 	mu        sync.Mutex
 	version   uint64
 	cursor    string
-	listeners []func(kind, id string)
+	listeners []func(change)
 	resets    []func()
 }
 
 // onChange adds what to do at a change and at a reset. Both are called under the lock.
-func (l *lease) onChange(evict func(kind, id string), evictAll func()) {
+func (l *lease) onChange(evict func(change), evictAll func()) {
 	l.listeners = append(l.listeners, evict)
 	l.resets = append(l.resets, evictAll)
 }
@@ -115,7 +108,7 @@ func (l *lease) end() { l.until.Store(nil) }
 func (l *lease) evict(c change) {
 	l.version++
 	for _, evict := range l.listeners {
-		evict(c.kind, c.id)
+		evict(c)
 	}
 }
 

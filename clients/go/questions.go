@@ -26,8 +26,8 @@ type question struct {
 	refusesDelegated bool
 	// read returns nil when the answer is about another credential.
 	read func(fields) principal
-	// endings are the changes that evict the answer.
-	endings func(principal) []ending
+	// changes evict the answer.
+	changes []change
 }
 
 // An outcome is the answer, for every request that waited for it.
@@ -112,7 +112,7 @@ func (q *questions) joinOrStart(ctx context.Context, asked *question) (found out
 	}
 }
 
-// waitAndDecide belongs to all who wait for the answer, so it does not end with the request of one of them.
+// waitAndDecide is shared by all requests that wait for the answer, so it does not end with one of them.
 func (q *questions) waitAndDecide(asked *question) (found outcome) {
 	ctx, done, ok := q.begin()
 	if !ok {
@@ -233,7 +233,7 @@ func (q *questions) accept(asked *question, judged judgement, sent instant, t ti
 	if mayRemember {
 		remembered := &entry{
 			digest: c.digest, principal: identity, sent: sent, ends: sent.add(judged.rememberFor),
-			endings: asked.endings(identity), uses: found.uses,
+			changes: asked.changes, uses: found.uses,
 		}
 		// Only the whole minute is the service's choice; a shorter term is the end of the credential itself.
 		remembered.askAgain.Store(judged.rememberFor == maxRemember)

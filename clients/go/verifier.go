@@ -66,8 +66,8 @@ func newVerifier(ctx context.Context, s settings, r runtime) *Verifier {
 		v.caches[door] = newCache(l, s.maxEntries)
 	}
 	tokens := &tokenCheck{settings: s, runtime: r, client: client, checks: v.checks}
-	l.onChange(func(kind, _ string) {
-		if kind == "signing_key" {
+	l.onChange(func(c change) {
+		if c.kind == "signing_key" {
 			tokens.dropKeys()
 		}
 	}, tokens.dropKeys)
@@ -218,7 +218,7 @@ func (v *Verifier) VerifyUser(ctx context.Context, headers Headers, given ...Dem
 }
 
 // VerifyMember is VerifyUser for a user who lives in this household: otherwise ErrNotMember. The id is compared exactly,
-// so anything but the id as the service writes it is nobody's household.
+// so the user is not a member of anything but the id as the service writes it.
 func (v *Verifier) VerifyMember(ctx context.Context, headers Headers, household string, given ...Demand) (User, error) {
 	d := toDemands(given)
 	d.household = func() string { return household }
@@ -292,19 +292,8 @@ func (v *Verifier) decide(ctx context.Context, door Door, headers Headers, d dem
 	return found.principal, nil
 }
 
-// recall reads the lease, then the entry, then both clocks: an entry that was read before a poll evicted it must not
-// be used under the term which that poll has renewed.
 func (v *Verifier) recall(c credential) (*entry, instant, bool) {
-	until := v.lease.until.Load()
-	found := v.caches[c.door].find(c.digest)
-	now := v.runtime.now()
-	if until == nil || found == nil || !now.isBefore(*until) || !now.isBefore(found.ends) {
-		return nil, now, false
-	}
-	if !found.wasUsed.Load() {
-		found.wasUsed.Store(true)
-	}
-	return found, now, true
+	return v.caches[c.door].recall(c.digest)
 }
 
 const askAgainAfter = maxRemember * 3 / 4
@@ -329,8 +318,8 @@ func (v *Verifier) reportedScope(p principal, d demands) string {
 	return ""
 }
 
-// areKnown: memory does not serve a demand for a membership with an answer that does not know, because it may be that
-// of an older replica.
+// areKnown reports whether the answer suffices to judge the demands: one from memory may lack the memberships, when an
+// older replica gave it.
 func (d demands) areKnown(p principal) bool {
 	user, isUser := p.(User)
 	// A delegated token never names households: it is refused without another question.
@@ -432,24 +421,24 @@ func (v *Verifier) newQuestion(ctx context.Context, headers Headers, c credentia
 		asked.read = func(body fields) principal { return toUser(body, token.claims) }
 	}
 	asked.request.url = v.settings.url + asked.path
-	asked.endings = func(principal) []ending { return listEndings(c, asked.token) }
+	asked.changes = listChanges(c, asked.token)
 	return asked, nil
 }
 
-// listEndings returns the changes that may end the credential.
-func listEndings(c credential, token *parsedToken) []ending {
+// listChanges returns the changes that may end the credential.
+func listChanges(c credential, token *parsedToken) []change {
 	if token == nil {
-		return []ending{{kind: string(c.door), id: strings.ToLower(c.id)}}
+		return []change{{kind: string(c.door), id: strings.ToLower(c.id)}}
 	}
-	return token.endings()
+	return token.changes()
 }
 
-func (t parsedToken) endings() []ending {
-	endings := []ending{{kind: "session", id: t.sessionID}, {kind: "user", id: t.userID}}
+func (t parsedToken) changes() []change {
+	changes := []change{{kind: "session", id: t.sessionID}, {kind: "user", id: t.userID}}
 	for _, link := range t.chain {
-		endings = append(endings, ending{kind: "app", id: link.AppID})
+		changes = append(changes, change{kind: "app", id: link.AppID})
 	}
-	return endings
+	return changes
 }
 
 // WithCredential returns a context that ends with the presented key, or with the session or the user of the token: for
@@ -461,7 +450,8 @@ func (v *Verifier) WithCredential(
 	return v.withEnding(ctx, door, headers, toDemands(given))
 }
 
-// WithMember is WithCredential for a user, and ends also when the user is no longer such a member of this household.
+// WithMember is WithCredential for a user, and ends also when the user is no longer a member of this household with the
+// demanded role.
 func (v *Verifier) WithMember(
 	ctx context.Context, headers Headers, household string, given ...Demand,
 ) (_ context.Context, stop func(), err error) {
@@ -481,7 +471,7 @@ func (v *Verifier) withEnding(ctx context.Context, door Door, headers Headers, d
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	watched := &connection{
-		endings: listEndings(c, asked.token),
+		changes: listChanges(c, asked.token),
 		onEnded: func() { cancel(ErrEnded) },
 		isLive: func(ctx context.Context) verdict {
 			err := v.isLive(ctx, asked, d)

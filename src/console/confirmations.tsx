@@ -1,7 +1,7 @@
 /**
- * Acts that destroy much, or cannot be undone, ask the operator again who they are, unless they proved it in the last 5
- * minutes: a session that was left open, or was stolen, is not enough for them (ASVS 7.5.3). A page of such an act renders
- * the proof into its form, and requires it before it acts.
+ * Reauthentication of the operator before actions that destroy much or cannot be undone, unless the last one is less than
+ * 5 minutes old: a session that was left open or stolen is not enough for them (ASVS 7.5.3). The page of such an action
+ * renders the proof into its form, and requires it before it acts.
  */
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';

@@ -60,8 +60,8 @@ const TOKEN = /^[\w-]{43}$/;
 const LOOPBACK = /^(([\w-]+\.)*localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 
 /** The console refuses a request, and its page says why. */
-export class ConsoleRefusal extends Error {
-  override readonly name = 'ConsoleRefusal';
+export class ConsoleRefusalError extends Error {
+  override readonly name = 'ConsoleRefusalError';
 
   constructor(
     readonly status: number,
@@ -107,7 +107,7 @@ function chooseCookie(request: Request): { name: string; path: string; isSecure:
   if (request.secure) return { name: '__Host-console', path: '/', isSecure: true };
   if (LOOPBACK.test(request.hostname)) return { name: 'console', path: '/console', isSecure: false };
   const advice = 'Open the console with https, or on 127.0.0.1 of this machine, such as through an SSH tunnel.';
-  throw new ConsoleRefusal(403, 'The console needs TLS', advice);
+  throw new ConsoleRefusalError(403, 'The console needs TLS', advice);
 }
 
 function readCookie(request: Request): string | undefined {
@@ -117,7 +117,7 @@ function readCookie(request: Request): string | undefined {
   const advice =
     'Another program of this machine set a cookie of that name. Delete the cookies of this address in the browser, or open the ' +
     'console under a name of its own, such as auth.localhost.';
-  if (others.length > 0) throw new ConsoleRefusal(400, 'Two sessions in one request', advice);
+  if (others.length > 0) throw new ConsoleRefusalError(400, 'Two sessions in one request', advice);
   return token !== undefined && TOKEN.test(token) ? token : undefined;
 }
 
@@ -195,12 +195,12 @@ export function readFilters(request: Request, address: string, moments: readonly
 
 /**
  * @param updatedAt undefined for a resource that is never changed, only ended
- * @throws {ConsoleRefusal} when the resource was changed since its page was shown
+ * @throws {ConsoleRefusalError} when the resource was changed since its page was shown
  */
 export function refuseOutdated(request: Request, updatedAt: string | undefined): void {
   if (readFields(request).seen === updatedAt) return;
   const advice = 'Another call changed it after you opened the page. Nothing was done: look at it again, and decide.';
-  throw new ConsoleRefusal(409, 'Changed meanwhile', advice);
+  throw new ConsoleRefusalError(409, 'Changed meanwhile', advice);
 }
 
 @Injectable()
@@ -224,7 +224,9 @@ class ConsoleGuard implements CanActivate {
     if (!session) throw new NotLoggedInError();
     request.user = session.principal;
     const { operator } = session.principal;
-    const counts = await this.counts.read((scope) => operator === null || !isMissingScope(operator, scope, 'GET'));
+    const counts = await this.counts.readCounts(
+      (scope) => operator === null || !isMissingScope(operator, scope, 'GET'),
+    );
     request.consoleSession = {
       ...session,
       label: this.environment.consoleLabel,
@@ -243,7 +245,7 @@ class ConsoleGuard implements CanActivate {
     const advice =
       'It was done once, and not again. A new key was shown in the first answer only: if you do not have it, rotate the key.';
     if (!(await this.sessions.claimForm(session, form)))
-      throw new ConsoleRefusal(409, 'This form was sent before', advice);
+      throw new ConsoleRefusalError(409, 'This form was sent before', advice);
     request.claimedForm = form;
   }
 }
@@ -263,7 +265,7 @@ class ConsoleErrors extends ProblemFilter {
     const request = host.switchToHttp().getRequest<Request>();
     const response = host.switchToHttp().getResponse<Response>();
     if (error instanceof NotLoggedInError) redirectToLogin(request, response);
-    else if (error instanceof ConsoleRefusal)
+    else if (error instanceof ConsoleRefusalError)
       sendPage(response, <Refusal title={error.title} advice={error.advice} request={request} />, error.status);
     else super.catch(error, host);
   }
@@ -375,7 +377,7 @@ export class LoginPage {
     // Refused, so that no operator gets used to a key in an address, which browsers and proxies keep.
     const advice = 'Type the key into the form: an address is kept by browsers and proxies.';
     if (Object.keys(query).some((name) => name !== 'next'))
-      throw new ConsoleRefusal(400, 'Not in the address bar', advice);
+      throw new ConsoleRefusalError(400, 'Not in the address bar', advice);
     readCookie(request);
     sendPage(
       response,

@@ -166,7 +166,7 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
   /** Services and scopes that live app credentials name, for an operator who may read those. */
   protected override async offerKnown(request: Request, fields: readonly FieldProps[]) {
     const { listAppCredentials } = this.api.bindTo(request).appCredentials;
-    const known = listAppCredentials.isAllowed ? await this.api.names.findWords() : { services: [], scopes: [] };
+    const known = listAppCredentials.isAllowed ? await this.api.names.findSuggestions() : { services: [], scopes: [] };
     const services = [...new Set([...(this.environment.nodeTargets ?? []), ...known.services])].sort();
     const offered = { caller: services, target: services, targets: services, scopes: known.scopes };
     return fields.map((field) => {

@@ -22,8 +22,8 @@ import { Ago, Moment } from './moments.js';
 import { Facts, Page, sendPage, Table, toAddress, type Cells } from './view.js';
 
 const [HOUR_MS, DAY_MS] = [3_600_000, 86_400_000];
-/** The number of refusals of each event; a link leads to all of them. */
-const SHOWN = 5;
+/** The refusals of each event that the page shows; a link leads to all of them. */
+const MAX_REFUSALS = 5;
 const LONG_UNUSED_DAYS = 90;
 
 const CHECKS: Readonly<Record<Check, string>> = {
@@ -81,7 +81,7 @@ export class DashboardPage {
     const { at, looked_at, items } = await this.api.bindTo(request).findings.listFindings(request);
     const rows = items.map(({ check, severity, subject, detail, since, until }): Cells => [
       <span class={severity === 'critical' ? 'bad' : 'warn'}>{CHECKS[check]}</span>,
-      <a href={toPlace(check, subject)}>
+      <a href={toFindingAddress(check, subject)}>
         <bdi>{subject?.name ?? 'See what is behind'}</bdi>
       </a>,
       detail,
@@ -124,7 +124,7 @@ export class DashboardPage {
     const { listAuditEvents } = this.api.bindTo(request).auditEvents;
     if (!listAuditEvents.isAllowed) return null;
     const lists = await Promise.all(
-      COUNTED_EVENTS.map((event) => readEvents(this.api, request, { event, since }, SHOWN)),
+      COUNTED_EVENTS.map((event) => readEvents(this.api, request, { event, since }, MAX_REFUSALS)),
     );
     const rows = lists.flatMap((events = []) =>
       events.map((refused): Cells => {
@@ -182,8 +182,8 @@ export class DashboardPage {
   }
 }
 
-/** @returns the page that mends a finding */
-function toPlace(check: Check, subject: FindingResponse['subject']): string {
+/** @returns the address of the page on which an operator resolves the finding */
+function toFindingAddress(check: Check, subject: FindingResponse['subject']): string {
   if (subject === null) return check === 'guesses' ? toAddress('/console/audit-events', { event: 'user.*' }) : '#work';
   const { type, id } = subject;
   if (type === 'host') return '#health';
@@ -202,7 +202,7 @@ function toPlace(check: Check, subject: FindingResponse['subject']): string {
 
 const toMoment = (ms: number): string => new Date(ms).toISOString();
 
-/** What is worth a look from time to time: these lists read whole tables, so the page only leads to them. */
+/** Links to lists for a periodic review. The page does not show the lists, because they read whole tables. */
 function Reviews({ pages }: Pick<PageSession, 'pages'>): VNode | null {
   const kinds = Object.values(KEY_KINDS).filter(({ path }) =>
     pages.some(({ address }) => address === `/console${path}`),

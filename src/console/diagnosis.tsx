@@ -10,7 +10,7 @@ import { isId } from '../foundation/common/ids.js';
 import { redactSecrets } from '../foundation/common/redaction.js';
 import { SERVICE_NAME_FORMAT } from '../foundation/common/names.js';
 import { AdminApi } from './admin-api.js';
-import { ConsolePages, ConsoleRefusal, getSession, readFields, type Fields } from './console-requests.js';
+import { ConsolePages, ConsoleRefusalError, getSession, readFields, type Fields } from './console-requests.js';
 import { mapCredentialTypes } from './credential-types.js';
 import { readEvents, Timeline } from './audit.js';
 import { Moment } from './moments.js';
@@ -160,7 +160,7 @@ function refuseKeys(about: string, { address = '', service = '' }: Fields): void
   const advice =
     'It takes an id, an e-mail address or an address of a network, and the name of a service: no key and no code. If others can ' +
     'have seen a key, revoke it.';
-  throw new ConsoleRefusal(400, 'Neither an id nor an e-mail address', advice);
+  throw new ConsoleRefusalError(400, 'Neither an id nor an e-mail address', advice);
 }
 
 interface AnswerProps {

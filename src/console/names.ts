@@ -1,4 +1,4 @@
-/** The names of ids that stand on a page, and the words that its fields offer. */
+/** The names of the ids on a page, and the suggestions of its fields. */
 import { Injectable } from '@nestjs/common';
 import { isId } from '../foundation/common/ids.js';
 import { Database } from '../foundation/database/database.js';
@@ -14,9 +14,9 @@ const FIND_NAMES = {
     WHERE id = ANY ($1::uuid[]) AND name IS NOT NULL`,
 };
 
-/** Few rows: a live one for each pair of services. */
-const FIND_WORDS = {
-  name: 'console_words',
+/** Reads few rows: the live app credentials, one for each pair of services. */
+const FIND_SUGGESTIONS = {
+  name: 'console_suggestions',
   text: `WITH live AS MATERIALIZED (SELECT caller, target, scopes FROM app_credentials WHERE revoked_at IS NULL)
     SELECT ARRAY(SELECT caller FROM live UNION SELECT target FROM live ORDER BY 1 LIMIT 50) AS services,
       ARRAY(SELECT DISTINCT unnest(scopes) FROM live ORDER BY 1 LIMIT 50) AS scopes`,
@@ -26,7 +26,7 @@ const FIND_WORDS = {
 export class Names {
   constructor(private readonly database: Database) {}
 
-  /** @param subjects those that are no ids, and ids without a name, are left out */
+  /** @returns the names by id; texts that are not ids, and ids without a name, are left out */
   async findNames(subjects: readonly (string | null)[]): Promise<ReadonlyMap<string, string>> {
     const ids = [...new Set(subjects.filter((subject) => subject !== null && isId(subject)))];
     if (ids.length === 0) return new Map();
@@ -35,8 +35,8 @@ export class Names {
   }
 
   /** @returns the services and the scopes of live app credentials, the first 50 of each */
-  async findWords(): Promise<Readonly<Record<'services' | 'scopes', string[]>>> {
-    const [words] = await this.database.rows<Record<'services' | 'scopes', string[]>>(FIND_WORDS, []);
-    return words ?? { services: [], scopes: [] };
+  async findSuggestions(): Promise<Readonly<Record<'services' | 'scopes', string[]>>> {
+    const [found] = await this.database.rows<Record<'services' | 'scopes', string[]>>(FIND_SUGGESTIONS, []);
+    return found ?? { services: [], scopes: [] };
   }
 }

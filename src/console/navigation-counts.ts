@@ -6,7 +6,7 @@ import { createSlowGauge } from '../foundation/metrics/metrics-registry.js';
 import { isLiveAt } from '../domain/keys/key-record.js';
 import { Findings, getScope } from '../domain/status/findings.js';
 
-/** Bounds what a count reads. */
+/** A count reads at most this many rows. */
 export const MAX_COUNTED = 10_000;
 
 const countUpTo = (name: string, rows: string): string =>
@@ -23,7 +23,7 @@ const COUNT = {
   ].join(', ')}`,
 };
 
-/** The numbers in the menu, which are read twice a minute at most, and only while somebody uses the console. */
+/** The numbers in the menu: read twice a minute at most, and only while an operator uses the console. */
 @Injectable()
 export class NavigationCounts {
   private readonly countRows = createSlowGauge(() =>
@@ -36,10 +36,10 @@ export class NavigationCounts {
     private readonly findings: Findings,
   ) {}
 
-  /** @returns how many there are on the page of each address; pages without a number, or when it is unknown, are missing */
-  async read(mayRead: (scope: OperatorScope) => boolean): Promise<Readonly<Record<string, number>>> {
+  /** @returns the number for the page of each address; a page without a number, or with an unknown one, is left out */
+  async readCounts(mayRead: (scope: OperatorScope) => boolean): Promise<Readonly<Record<string, number>>> {
     const [rows, report] = await Promise.all([this.countRows(), this.report()]);
-    const needs = report?.findings.filter((finding) => mayRead(getScope(finding))).length;
-    return { ...rows, ...(needs && { '/console': needs }) };
+    const findings = report?.findings.filter((finding) => mayRead(getScope(finding))).length;
+    return { ...rows, ...(findings && { '/console': findings }) };
   }
 }

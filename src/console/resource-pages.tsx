@@ -1,7 +1,7 @@
 /**
  * The pages that all resources share: app credentials, nodes and operators (credential-pages.tsx), users (users.tsx), and
- * households (households.tsx). Each has a list, a form for a new one, a page with its time line, and a page for each action that says
- * what the action will do.
+ * households (households.tsx). Each has a list, a form for a new one, a page with its time line, and for each action a
+ * page that says what the action will do. A bulk action changes the rows that the operator chose in the list.
  */
 import { Get, Param, Post, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
@@ -59,11 +59,11 @@ export interface Action<Resource> {
 
 export type BulkRoute = AdminRoute<[request: Request, body: Unvalidated], { revoked: string[] }>;
 
-export interface Bulk<Resource> {
-  /** As the address of the page that follows has it. */
+export interface BulkAction<Resource> {
+  /** Its name in the address of the page that follows. */
   readonly name: string;
   readonly title: string;
-  /** What is done to them, after their number. */
+  /** What was done, as a participle: it follows the number of the resources. */
   readonly done: string;
   readonly effect: string;
   /** Undefined when the API has none for this type. */
@@ -79,7 +79,7 @@ export interface ResourceRoutes<Resource, Issued extends Resource> {
   /** A list whose filters are sent as a form. */
   readonly search?: ListRoute<Resource>;
   readonly find: AdminRoute<[id: string], Resource>;
-  /** Undefined when operators make none. */
+  /** Undefined when operators cannot issue this type. */
   readonly issue?: AdminRoute<[request: Request, body: Unvalidated], Issued>;
 }
 
@@ -100,10 +100,10 @@ export interface ResourceType<Resource, Issued extends Resource = Resource> {
   /** The orders of the API, by the columns that have them. The first one is that of the list. */
   readonly orders?: Readonly<Record<string, string>>;
   readonly actions: Readonly<Record<string, Action<Resource>>>;
-  /** The titles of actions on its parts, as the address of the page that follows has them. */
+  /** The titles of actions on its parts, by their names in the address of the page that follows. */
   readonly partActions?: Readonly<Record<string, string>>;
-  /** The action for many at once. */
-  readonly bulk?: Bulk<Resource>;
+  /** The bulk action. */
+  readonly bulk?: BulkAction<Resource>;
   readonly nameLabel: string;
   /** The filter of the list by which its rows are grouped. */
   readonly groupedBy?: keyof Resource & string;
@@ -116,7 +116,7 @@ export interface ResourceType<Resource, Issued extends Resource = Resource> {
 const DAY_MS = 86_400_000;
 /** Puts lamp 2 before lamp 10. */
 const NATURAL = new Intl.Collator('en', { numeric: true });
-/** Of the resources of an action for many. */
+/** The resources that the page of a bulk action names; it counts the others. */
 const MAX_NAMED = 10;
 
 function countNouns(count: number, noun: string): string {
@@ -214,7 +214,7 @@ export abstract class ResourcePages<
     );
   }
 
-  /** @returns the list, with a check box for each row that the action for many may change */
+  /** @returns the list, with a check box for each row that the bulk action may change */
   private async renderTable(request: Request, query: Fields, items: readonly Resource[]): Promise<VNode> {
     const { address, title, head, groupedBy, bulk, toId, toName } = this.type;
     const groups = groupedBy && this.isGrouped(query) ? await this.nameGroups(groupedBy, items) : undefined;
@@ -269,7 +269,7 @@ export abstract class ResourcePages<
     });
   }
 
-  /** Asks before the action for many. It changes nothing, so a reload may send it again. */
+  /** Asks for confirmation of the bulk action. It changes nothing, so a reload may send it again. */
   @Post('choose')
   @ReadsOnly()
   async choose(@Req() request: Request, @Res() response: Response): Promise<void> {
@@ -316,7 +316,7 @@ export abstract class ResourcePages<
   /** Says how many there are, names the first ones, and shows who would notice. */
   private async describeChosen(
     chosen: readonly Resource[],
-    { effect, lastUse }: Pick<Bulk<Resource>, 'effect' | 'lastUse'>,
+    { effect, lastUse }: Pick<BulkAction<Resource>, 'effect' | 'lastUse'>,
   ): Promise<VNode> {
     const { groupedBy, toName } = this.type;
     const named = chosen.slice(0, MAX_NAMED);
@@ -356,7 +356,7 @@ export abstract class ResourcePages<
     response.redirect(303, toAddress(this.type.address, after));
   }
 
-  /** One by one, so that a long list leaves PostgreSQL's connections to others. Unknown ones are left out. */
+  /** Reads them one by one, so that a long list takes one connection of the pool. Unknown ids are left out. */
   private async findChosen(request: Request): Promise<Resource[]> {
     const { find } = this.getRoutes(request);
     const chosen: Resource[] = [];
@@ -378,8 +378,8 @@ export abstract class ResourcePages<
     );
   }
 
-  /** @throws {ProblemException} not_found when there is no action for many */
-  private findBulk(request: Request): Omit<Bulk<Resource>, 'route'> & { readonly route: BulkRoute } {
+  /** @throws {ProblemException} not_found when the resource has no bulk action */
+  private findBulk(request: Request): Omit<BulkAction<Resource>, 'route'> & { readonly route: BulkRoute } {
     const { bulk } = this.type;
     const route = bulk?.route(this.api.bindTo(request));
     if (!bulk || !route) throw new ProblemException(problems.notFound);
@@ -550,7 +550,7 @@ export abstract class ResourcePages<
     return this.type.routes(this.api.bindTo(request));
   }
 
-  /** @throws {ProblemException} not_found when operators make none */
+  /** @throws {ProblemException} not_found when operators cannot issue this type */
   private getIssueRoute(request: Request) {
     const { issue } = this.getRoutes(request);
     if (!issue) throw new ProblemException(problems.notFound);

@@ -12,7 +12,7 @@ import { redactSecrets } from '../foundation/common/redaction.js';
 import { computeDigest } from '../foundation/crypto/secret.js';
 import { ProblemException } from '../foundation/problems/problems.js';
 import { AdminApi, type AdminRoutes } from './admin-api.js';
-import { ConsolePages, ConsoleRefusal, getSession, ReadsOnly, readFields } from './console-requests.js';
+import { ConsolePages, ConsoleRefusalError, getSession, ReadsOnly, readFields } from './console-requests.js';
 import { mapCredentialTypes } from './credential-types.js';
 import { Ago } from './moments.js';
 import { Page, sendPage, Table, toAddress, type Cells } from './view.js';
@@ -45,7 +45,7 @@ export class SearchPage {
   async search(@Req() request: Request, @Res() response: Response): Promise<void> {
     const asked = (readFields(request).query ?? '').trim();
     if (asked === '' || asked.length > MAX_LENGTH)
-      throw new ConsoleRefusal(400, 'Nothing to search for', `Type 1 to ${MAX_LENGTH} characters.`);
+      throw new ConsoleRefusalError(400, 'Nothing to search for', `Type 1 to ${MAX_LENGTH} characters.`);
     const routes = this.api.bindTo(request);
     if (isKey(asked)) {
       const keys = await identify(request, routes, asked.replace(ID_BEFORE_KEY, ''));
@@ -90,7 +90,7 @@ async function identify(request: Request, { identify: { identifyKeys } }: AdminR
   return (await identifyKeys(request, { digests })).items;
 }
 
-/** A name that is no valid parameter of a list has no match there, and neither has an id that is unknown. */
+/** A text that a list refuses as a filter, or an id that is unknown, has no match in that list. */
 async function tolerate(search: Search): Promise<Found[]> {
   return search().catch((error: unknown) => {
     if (error instanceof ProblemException && (error.problem.status === 400 || error.problem.status === 404)) return [];

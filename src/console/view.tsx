@@ -190,7 +190,7 @@ export interface FieldProps {
   readonly options?: Readonly<Record<string, string>>;
   /** Values that exist: check boxes of a list, and suggestions for another field. */
   readonly known?: readonly string[] | undefined;
-  /** Whether there are no others. */
+  /** Whether the field offers the known values only. */
   readonly isClosed?: boolean;
 }
 
@@ -199,7 +199,7 @@ export interface RefusedForm {
   readonly values: Readonly<Record<string, string | undefined>>;
   /** What is wrong with each field. */
   readonly errors: Readonly<Record<string, string | undefined>>;
-  /** What is wrong, when it is no field of the form. */
+  /** What is wrong, when it is not a field of the form. */
   readonly advice?: string;
 }
 
@@ -389,10 +389,10 @@ export interface RowGroup {
 
 export type Cells = readonly ComponentChildren[];
 
-/** A column whose order the list can have. */
+/** A column by which the list can be sorted. */
 export interface SortedColumn {
   readonly text: string;
-  /** The list in the other order, or in this one. */
+  /** The address of the list, sorted by this column or in the opposite direction. */
   readonly address: string;
   /** The present order of the list by this column. */
   readonly order: 'ascending' | 'descending' | undefined;
@@ -531,7 +531,7 @@ export function toAddress(address: string, parameters: object): string {
   return query === '' ? address : `${address}?${query}`;
 }
 
-/** What is shown once: going back does not show it again, because browsers do not store the page. */
+/** A secret that is shown once. Going back does not show it again, because browsers do not store the page. */
 export function Secret({ name, text }: { name: string; text: string }): VNode {
   return (
     <figure class="secret">
@@ -548,13 +548,13 @@ export function Secret({ name, text }: { name: string; text: string }): VNode {
 
 interface NamedProps {
   readonly id: string;
-  /** Undefined when it is unknown, or not for this operator. */
+  /** Undefined when it is unknown, or when this operator may not read it. */
   readonly name: string | undefined;
   /** Undefined when this operator may not read its page. */
   readonly address: string | undefined;
 }
 
-/** What an id is of: its name, as a link to its page, with the id beside it. */
+/** The name of a resource, as a link to its page, with its id beside it. */
 export function Named({ id, name, address }: NamedProps): VNode {
   const text = <bdi>{name ?? id}</bdi>;
   return (

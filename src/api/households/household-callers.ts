@@ -16,7 +16,7 @@ export class HouseholdCallers {
   }
 
   /**
-   * Runs an act of a caller who proves anew to own the account, if the request carries a password.
+   * Runs an act, after the reauthentication of the caller if the request carries a password.
    * @throws {ProblemException} as {@link Reauthentication.authorizeAct}
    */
   async actAs<Result>(request: Request, given: ProvenRequest, act: (caller: MemberCaller) => Promise<Result>) {

@@ -32,7 +32,7 @@ export class HouseholdNameRequest {
   @LabelField('home') name!: string;
 }
 
-/** What the account of the caller asks for, for acts that a stolen access token must not suffice for. */
+/** Reauthentication of the caller, for acts for which a stolen access token must not suffice. */
 export class ProvenRequest extends FreshFactorFields {
   @PasswordField(
     { description: 'The password of the account. A wrong one counts like a failed login.' },

@@ -1,5 +1,5 @@
-// What people do about their households, with the access token alone or, where a thief of it could expel them, with
-// their password and a fresh second factor. Who is no member gets 404 for everything about a household.
+// The households of the caller, with the access token alone or, where a thief of it could expel its user, with the
+// password and a fresh second factor. A caller who is not a member gets 404 for everything about a household.
 import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
 import { ApiBody, ApiOperation, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
@@ -150,7 +150,7 @@ export class HouseholdsController {
       `Needs the role admin, unless the caller leaves. ${NEEDS_PASSWORD} to remove another admin. Cancels the open codes that ` +
       'the person issued. When the call has answered, no verifier takes the person for a member.',
   })
-  @Answers(204, 'The person is no member any more')
+  @Answers(204, 'The person is not a member any more')
   async removeMember(
     @Req() request: Request,
     @Param('id') id: string,

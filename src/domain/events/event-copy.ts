@@ -8,7 +8,7 @@ import { DataSource, type EntityManager } from 'typeorm';
 import { LOCKS, tryLock } from '../../foundation/database/locks.js';
 import type { StoredAuditEvent } from '../audit/audit-events.js';
 import { decodeEntries } from '../audit/seals/seal.js';
-import { TOLD_ACTS, toEvents, type ToldEvent } from './event-types.js';
+import { PUBLISHED_AUDIT_EVENTS, toEvents, type PublishedEvent } from './event-types.js';
 
 const MAX_SEALS_PER_RUN = 100;
 /** The time that stands in a seal for infinity, which only a row that psql wrote has. */
@@ -54,7 +54,9 @@ async function copyNextSeal(transaction: EntityManager): Promise<boolean> {
   if (!(await tryLock(transaction, LOCKS.events))) return false;
   const [seal] = await transaction.query<SealToCopy[]>(NEXT_SEAL);
   if (!seal) return false;
-  const events = (await readRows(transaction, seal)).flatMap((row) => toEvents(row).map((told) => toRecord(row, told)));
+  const events = (await readRows(transaction, seal)).flatMap((row) =>
+    toEvents(row).map((event) => toRecord(row, event)),
+  );
   const numbered = events.map((event, index) => ({ number: index + 1, ...event }));
   if (numbered.length > 0) await transaction.query(INSERT, [seal.number, JSON.stringify(numbered)]);
   await transaction.query(MOVE, [seal.number]);
@@ -64,11 +66,11 @@ async function copyNextSeal(transaction: EntityManager): Promise<boolean> {
 async function readRows(transaction: EntityManager, { entries }: SealToCopy): Promise<Row[]> {
   const sealed = entries ? decodeEntries(entries).filter(({ micros }) => micros !== INFINITY_MICROS) : [];
   if (sealed.length === 0) return [];
-  const values = [sealed.map(({ id }) => id), sealed.map(({ micros }) => String(micros)), TOLD_ACTS];
+  const values = [sealed.map(({ id }) => id), sealed.map(({ micros }) => String(micros)), PUBLISHED_AUDIT_EVENTS];
   await transaction.query(FORCE_INDEX);
   return transaction.query<Row[]>(ROWS_OF_SEAL, values);
 }
 
-function toRecord({ id, time, subject }: Row, { type, data }: ToldEvent) {
+function toRecord({ id, time, subject }: Row, { type, data }: PublishedEvent) {
   return { id, type, time, subject, data };
 }

@@ -78,7 +78,7 @@ export interface ReadEvent extends StoredEvent {
   readonly cursor: string;
 }
 
-/** With `reset` what happened is unknown: the service compares what it knows, once it has taken the cursor. */
+/** With a reset cursor, events may be missing: the service takes the cursor, and then compares its data with the API. */
 export interface Batch {
   readonly events: readonly ReadEvent[];
   readonly hasMore: boolean;
@@ -99,8 +99,9 @@ interface Read {
   readonly events: StoredEvent[];
 }
 
-/** What one look found, and what a poll that waits must know to look again. */
-type Look = { readonly batch: Batch; readonly types: readonly EventType[]; readonly copied: number } | ProblemException;
+/** What one read found, and what a poll that waits must know to read again. */
+type ReadResult =
+  { readonly batch: Batch; readonly types: readonly EventType[]; readonly copied: number } | ProblemException;
 
 @Injectable()
 export class EventFeed {
@@ -111,25 +112,25 @@ export class EventFeed {
   ) {}
 
   /**
-   * Answers at once when there is something to read, else after the wait, during which it holds neither a connection
-   * nor a lock.
+   * A long poll: answers at once when there are events to read, else after the wait, during which it holds neither a
+   * connection nor a lock.
    * @throws {ProblemException} not_subscribed; events_busy while another consumer holds the subscription
    */
   async readEvents(poll: Poll): Promise<Batch> {
-    const first = await this.look(poll);
+    const first = await this.readOnce(poll);
     const isEmpty = first.batch.events.length === 0 && first.batch.resetCursor === undefined;
     if (!isEmpty || poll.waitSeconds === 0) return first.batch;
-    const isNews = await this.waits.wait(poll.service, first.types, first.copied, poll.waitSeconds * 1_000);
-    return isNews ? (await this.look(poll)).batch : first.batch;
+    const mayHaveEvents = await this.waits.wait(poll.service, first.types, first.copied, poll.waitSeconds * 1_000);
+    return mayHaveEvents ? (await this.readOnce(poll)).batch : first.batch;
   }
 
-  private async look(poll: Poll): Promise<Exclude<Look, ProblemException>> {
-    const look = await this.dataSource.transaction((transaction) => this.lookWithin(transaction, poll));
-    if (look instanceof ProblemException) throw look;
-    return look;
+  private async readOnce(poll: Poll): Promise<Exclude<ReadResult, ProblemException>> {
+    const result = await this.dataSource.transaction((transaction) => this.readWithin(transaction, poll));
+    if (result instanceof ProblemException) throw result;
+    return result;
   }
 
-  private async lookWithin(transaction: EntityManager, poll: Poll): Promise<Look> {
+  private async readWithin(transaction: EntityManager, poll: Poll): Promise<ReadResult> {
     const { service, consumer, after, limit } = poll;
     const [[held]] = await transaction.query<[Held[], number]>(HOLD, [service, consumer]);
     if (!held) return findRefusal(transaction, service);

@@ -1,6 +1,6 @@
 /**
- * What an audit event tells the services: its events of a few stable types, or nothing. An event is a reason to look and
- * not the state, so its data has ids, names and reasons only. docs/events.md describes the types.
+ * Maps audit events to the events that services may read, of a few stable types. An event is a reason to read the state
+ * and does not carry it, so its data has ids, names and reasons only. docs/events.md describes the types.
  */
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import type { StoredAuditEvent } from '../audit/audit-events.js';
@@ -33,108 +33,108 @@ export function toSubjectKind(type: EventType): SubjectKind {
   return SUBJECT_KINDS.find((kind) => type.startsWith(`${kind}.`)) ?? 'user';
 }
 
-export type AuditedAct = Pick<StoredAuditEvent, 'event' | 'details' | 'count'>;
+export type AuditedEvent = Pick<StoredAuditEvent, 'event' | 'details' | 'count'>;
 
-export interface ToldEvent {
+export interface PublishedEvent {
   readonly type: EventType;
   readonly data: Readonly<Record<string, unknown>>;
 }
 
 type Fields = Record<string, unknown>;
-type ToEvents = (act: AuditedAct) => readonly ToldEvent[];
+type ToEvents = (audited: AuditedEvent) => readonly PublishedEvent[];
 
-const tell =
-  (type: EventType, toData: (act: AuditedAct) => Fields = () => ({})): ToEvents =>
-  (act) => [{ type, data: toData(act) }];
+const publish =
+  (type: EventType, toData: (audited: AuditedEvent) => Fields = () => ({})): ToEvents =>
+  (audited) => [{ type, data: toData(audited) }];
 
-const all =
+const combine =
   (...parts: readonly ToEvents[]): ToEvents =>
-  (act) =>
-    parts.flatMap((toEvents) => toEvents(act));
+  (audited) =>
+    parts.flatMap((toEvents) => toEvents(audited));
 
-/** The sessions that another act ended with it. */
-const endSessions =
+/** Publishes the sessions that a change of the account ended. */
+const publishEndedSessions =
   (reason: string): ToEvents =>
   ({ details: { ended_sessions: count } }) =>
     typeof count === 'number' && count > 0 ? [{ type: 'session.ended', data: { reason, count } }] : [];
 
-const changeCredentials = (what: string): ToEvents =>
-  all(
-    tell('user.credentials_changed', () => ({ what })),
-    endSessions(`${what}_changed`),
+const publishCredentialChange = (what: string): ToEvents =>
+  combine(
+    publish('user.credentials_changed', () => ({ what })),
+    publishEndedSessions(`${what}_changed`),
   );
 
-const nameMember = ({ details: { user_id, before, after } }: AuditedAct): Fields => {
+const toMemberData = ({ details: { user_id, before, after } }: AuditedEvent): Fields => {
   const { role } = { ...(before as Fields), ...(after as Fields) };
   return { user_id, ...(typeof role === 'string' && { role }) };
 };
 
-const removeMember = (reason: string): ToEvents =>
-  tell('household.member_removed', (act) => ({ ...nameMember(act), reason }));
+const publishMemberRemoval = (reason: string): ToEvents =>
+  publish('household.member_removed', (audited) => ({ ...toMemberData(audited), reason }));
 
-const placeNode = ({ details }: AuditedAct): Fields => {
-  const placed = { ...details, ...(details.after as Fields | undefined) };
+const toNodeData = ({ details }: AuditedEvent): Fields => {
+  const node = { ...details, ...(details.after as Fields | undefined) };
   return Object.fromEntries(
-    ['household_id', 'room', 'name'].filter((key) => key in placed).map((key) => [key, placed[key]]),
+    ['household_id', 'room', 'name'].filter((key) => key in node).map((key) => [key, node[key]]),
   );
 };
 
-const updateUser: ToEvents = (act) => {
-  const { before = {}, after = {} } = act.details as { before?: Fields; after?: Fields };
-  const isMoved = after.email !== undefined;
+const publishUserUpdate: ToEvents = (audited) => {
+  const { before = {}, after = {} } = audited.details as { before?: Fields; after?: Fields };
+  const hasNewEmail = after.email !== undefined;
   const isDisabled = after.is_active === false;
-  const told: ToldEvent[] = [];
-  if (isDisabled && before.is_active !== false) told.push({ type: 'user.disabled', data: {} });
-  if (after.is_active === true && before.is_active === false) told.push({ type: 'user.enabled', data: {} });
-  if (isMoved) told.push({ type: 'user.email_changed', data: {} });
-  return [...told, ...endSessions(isDisabled ? 'disabled' : 'admin')(act)];
+  const events: PublishedEvent[] = [];
+  if (isDisabled && before.is_active !== false) events.push({ type: 'user.disabled', data: {} });
+  if (after.is_active === true && before.is_active === false) events.push({ type: 'user.enabled', data: {} });
+  if (hasNewEmail) events.push({ type: 'user.email_changed', data: {} });
+  return [...events, ...publishEndedSessions(isDisabled ? 'disabled' : 'admin')(audited)];
 };
 
-const deleteUser = all(
-  tell('user.deleted'),
-  tell('session.ended', () => ({ reason: 'deleted', count: null })),
+const publishUserDeletion = combine(
+  publish('user.deleted'),
+  publish('session.ended', () => ({ reason: 'deleted', count: null })),
 );
 
-const endSession = tell('session.ended', ({ count, details: { session_id, reason } }) => ({
+const publishEndedSession = publish('session.ended', ({ count, details: { session_id, reason } }) => ({
   reason,
   count,
   ...(session_id !== undefined && { session_id }),
 }));
 
-/** Null: services are not told. A new audit event needs a decision, so the record is complete. */
-export const EVENTS_OF_ACTS: Readonly<Record<AuditEventName, ToEvents | null>> = {
-  'user.registered': tell('user.registered'),
-  'admin.user.created': tell('user.registered'),
-  'user.deleted': deleteUser,
-  'admin.user.deleted': deleteUser,
-  'admin.user.updated': updateUser,
-  'user.email.changed': tell('user.email_changed'),
-  'user.password.changed': changeCredentials('password'),
-  'user.password.reset': changeCredentials('password'),
-  'user.totp.enrolled': changeCredentials('second_factor'),
-  'user.totp.removed': changeCredentials('second_factor'),
-  'user.recovery_codes.replaced': changeCredentials('second_factor'),
-  'user.passkey.added': changeCredentials('second_factor'),
-  'user.passkey.removed': changeCredentials('second_factor'),
-  'admin.user.factors_removed': changeCredentials('second_factor'),
-  'session.ended': endSession,
-  'session.refresh.reused': endSession,
-  'admin.user.sessions_revoked': tell('session.ended', ({ count }) => ({ reason: 'admin', count })),
-  'household.created': all(tell('household.created'), (act) =>
-    act.details.user_id == null
+/** Null: the audit event is not published. The record is complete, so that each new audit event needs a decision. */
+export const EVENT_MAPPINGS: Readonly<Record<AuditEventName, ToEvents | null>> = {
+  'user.registered': publish('user.registered'),
+  'admin.user.created': publish('user.registered'),
+  'user.deleted': publishUserDeletion,
+  'admin.user.deleted': publishUserDeletion,
+  'admin.user.updated': publishUserUpdate,
+  'user.email.changed': publish('user.email_changed'),
+  'user.password.changed': publishCredentialChange('password'),
+  'user.password.reset': publishCredentialChange('password'),
+  'user.totp.enrolled': publishCredentialChange('second_factor'),
+  'user.totp.removed': publishCredentialChange('second_factor'),
+  'user.recovery_codes.replaced': publishCredentialChange('second_factor'),
+  'user.passkey.added': publishCredentialChange('second_factor'),
+  'user.passkey.removed': publishCredentialChange('second_factor'),
+  'admin.user.factors_removed': publishCredentialChange('second_factor'),
+  'session.ended': publishEndedSession,
+  'session.refresh.reused': publishEndedSession,
+  'admin.user.sessions_revoked': publish('session.ended', ({ count }) => ({ reason: 'admin', count })),
+  'household.created': combine(publish('household.created'), (audited) =>
+    audited.details.user_id == null
       ? []
-      : tell('household.member_added', (made) => ({ ...nameMember(made), role: 'admin' }))(act),
+      : publish('household.member_added', (created) => ({ ...toMemberData(created), role: 'admin' }))(audited),
   ),
-  'household.deleted': tell('household.deleted'),
-  'household.member.added': tell('household.member_added', nameMember),
-  'household.member.changed': tell('household.member_changed', nameMember),
-  'household.member.removed': removeMember('removed'),
-  'household.member.left': removeMember('left'),
-  'node.enrolled': tell('node.registered', placeNode),
-  'admin.node.issued': tell('node.registered', placeNode),
-  'admin.node.updated': tell('node.changed', placeNode),
-  'admin.node.revoked': tell('node.revoked', () => ({})),
-  'admin.app_credential.revoked': tell('app.revoked', () => ({})),
+  'household.deleted': publish('household.deleted'),
+  'household.member.added': publish('household.member_added', toMemberData),
+  'household.member.changed': publish('household.member_changed', toMemberData),
+  'household.member.removed': publishMemberRemoval('removed'),
+  'household.member.left': publishMemberRemoval('left'),
+  'node.enrolled': publish('node.registered', toNodeData),
+  'admin.node.issued': publish('node.registered', toNodeData),
+  'admin.node.updated': publish('node.changed', toNodeData),
+  'admin.node.revoked': publish('node.revoked'),
+  'admin.app_credential.revoked': publish('app.revoked'),
 
   'user.login.succeeded': null,
   'user.login.failed': null,
@@ -193,10 +193,12 @@ export const EVENTS_OF_ACTS: Readonly<Record<AuditEventName, ToEvents | null>> =
   'users.exported': null,
 };
 
-/** The audit events whose rows the copy reads. */
-export const TOLD_ACTS = (Object.keys(EVENTS_OF_ACTS) as AuditEventName[]).filter((name) => EVENTS_OF_ACTS[name]);
+/** The audit events whose rows EventCopy reads. */
+export const PUBLISHED_AUDIT_EVENTS = (Object.keys(EVENT_MAPPINGS) as AuditEventName[]).filter(
+  (name) => EVENT_MAPPINGS[name],
+);
 
 /** @returns at most one event of each type, so that the id of the row and the type identify an event */
-export function toEvents(act: AuditedAct): readonly ToldEvent[] {
-  return EVENTS_OF_ACTS[act.event as AuditEventName]?.(act) ?? [];
+export function toEvents(audited: AuditedEvent): readonly PublishedEvent[] {
+  return EVENT_MAPPINGS[audited.event as AuditEventName]?.(audited) ?? [];
 }

@@ -2,11 +2,11 @@ import { Injectable, type OnApplicationShutdown } from '@nestjs/common';
 import { Database } from '../../foundation/database/database.js';
 import type { EventType } from './event-types.js';
 
-const LOOK_INTERVAL_MS = 1_000;
+const QUERY_INTERVAL_MS = 1_000;
 
-/** `$1`: the oldest seal that a waiting poll knows. Without new seals it reads one row. */
-const LOOK = {
-  name: 'events_look',
+/** `$1`: the oldest seal that a waiting poll has read. Without new seals the statement reads one row. */
+const FIND_NEW_TYPES = {
+  name: 'events_find_new_types',
   text: `SELECT copied.seal::float8 AS copied, type FROM event_position AS copied
     LEFT JOIN LATERAL (SELECT DISTINCT type FROM events WHERE events.seal > $1) AS found ON copied.seal > $1`,
 };
@@ -15,13 +15,13 @@ interface Wait {
   readonly types: readonly EventType[];
   /** The last seal that the poll has read. */
   seal: number;
-  /** Ends the wait. @param isNews whether there may be something to read */
-  end(isNews: boolean, error?: Error): void;
+  /** Ends the wait. @param mayHaveEvents whether there may be events to read */
+  end(mayHaveEvents: boolean, error?: Error): void;
 }
 
 /**
- * Polls that wait for events of their types. All of this process share one look at the database in a second, and none
- * while no poll waits; each service has one waiting poll, so that waits cannot pile up.
+ * Long polls that wait for events of their types. All long polls of this process share one query a second, and without
+ * them there is none. Each service has one waiting poll at most, so that waits cannot pile up.
  */
 @Injectable()
 export class EventWaits implements OnApplicationShutdown {
@@ -49,7 +49,7 @@ export class EventWaits implements OnApplicationShutdown {
 
   /**
    * @param seal the last seal that was copied when the service's events were read
-   * @returns whether there may be something to read; false after the time, at a stop, and when the service waits anew
+   * @returns whether there may be events to read; false after the timeout, at a stop, and when the service polls again
    */
   async wait(service: string, types: readonly EventType[], seal: number, timeoutMs: number): Promise<boolean> {
     if (this.isStopping) return false;
@@ -59,33 +59,33 @@ export class EventWaits implements OnApplicationShutdown {
       const wait: Wait = {
         types,
         seal,
-        end: (isNews, error) => {
+        end: (mayHaveEvents, error) => {
           clearTimeout(timeout);
           if (this.waits.get(service) === wait) this.waits.delete(service);
-          if (error === undefined) resolve(isNews);
+          if (error === undefined) resolve(mayHaveEvents);
           else reject(error);
         },
       };
       this.waits.set(service, wait);
-      this.timer ??= setTimeout(() => void this.look(), LOOK_INTERVAL_MS);
+      this.timer ??= setTimeout(() => void this.wakePolls(), QUERY_INTERVAL_MS);
     });
   }
 
-  private async look(): Promise<void> {
+  private async wakePolls(): Promise<void> {
     const waits = [...this.waits.values()];
     if (waits.length > 0) {
       const oldest = Math.min(...waits.map(({ seal }) => seal));
-      await this.database.rows<{ copied: number; type: EventType | null }>(LOOK, [oldest]).then(
+      await this.database.rows<{ copied: number; type: EventType | null }>(FIND_NEW_TYPES, [oldest]).then(
         (rows) => {
-          const news = new Set(rows.map(({ type }) => type));
+          const newTypes = new Set(rows.map(({ type }) => type));
           for (const wait of waits) {
-            if (wait.types.some((type) => news.has(type))) wait.end(true);
+            if (wait.types.some((type) => newTypes.has(type))) wait.end(true);
             else wait.seal = rows[0]?.copied ?? wait.seal;
           }
         },
         (error: unknown) => waits.forEach((wait) => wait.end(false, error as Error)),
       );
     }
-    this.timer = this.waits.size > 0 ? setTimeout(() => void this.look(), LOOK_INTERVAL_MS) : undefined;
+    this.timer = this.waits.size > 0 ? setTimeout(() => void this.wakePolls(), QUERY_INTERVAL_MS) : undefined;
   }
 }

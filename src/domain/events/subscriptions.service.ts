@@ -33,7 +33,7 @@ const READ = `SELECT service, types, created_at AS "createdAt", polled_at AS "po
       AS oldest
   FROM event_subscriptions AS subscribed`;
 
-/** The position before all events of the types that no purge took. */
+/** The position before the oldest events of the types: that of the last purge of one of them. */
 const BEGINNING = `SELECT seal::float8, number FROM (
     SELECT seal, number FROM event_purges WHERE type = ANY ($1::text[]) UNION ALL SELECT 0, 0) AS purged
   ORDER BY seal DESC, number DESC LIMIT 1`;
@@ -85,7 +85,7 @@ export type SubscriptionStart = 'now' | 'beginning';
 
 type Locked = EventPosition & { readonly types: EventType[] };
 
-/** Which service reads which types of events, and how far it is. Operators move a position; else only the service does. */
+/** Subscriptions: the types of events that each service reads, and its position. Operators and the service itself move it. */
 @Injectable()
 export class SubscriptionsService {
   private readonly lag;
@@ -145,7 +145,7 @@ export class SubscriptionsService {
       const insert = `${INSERT} FROM (${source}) AS start ON CONFLICT DO NOTHING RETURNING service`;
       const isNew = (await transaction.query<object[]>(insert, [types, service])).length > 0;
       const before = isNew ? [] : (await lockSubscription(transaction, service)).types;
-      // A cursor of before must not pass over the events of an added type.
+      // An earlier cursor must not pass over the events of an added type, so it becomes void with its generation.
       const isAdded = types.some((type) => !before.includes(type));
       if (!isNew) await transaction.query(CHANGE_TYPES, [service, types, Number(isAdded)]);
       const details = isNew ? { types, from: start } : {};
@@ -186,7 +186,7 @@ export class SubscriptionsService {
   }
 
   /**
-   * Passes over the oldest unread event, or all of them, without a receipt: the service did not take note of them.
+   * Passes over the oldest unread event, or all of them. No receipt is recorded, because the service did not read them.
    * @throws {ProblemException} not_found
    */
   async skipEvents(service: string, all: boolean, actor: Actor): Promise<void> {
@@ -201,7 +201,7 @@ export class SubscriptionsService {
     });
   }
 
-  /** After a restore: no service may believe that it knows what happened. @returns the services */
+  /** For a restore: answers the next poll of each service with a reset, because events may be lost. @returns the services */
   async resetSubscriptions(actor: Actor): Promise<string[]> {
     return this.dataSource.transaction(async (transaction) => {
       const [rows] = await transaction.query<[{ service: string }[], number]>(RESET);

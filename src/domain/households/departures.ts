@@ -1,6 +1,6 @@
 /**
- * What ends with a membership, with the role that issued a code, or with an account: the open codes of that person, in
- * the same transaction (docs/decisions/0054).
+ * Departures of members: a user who leaves, is removed, loses the role admin, or whose account is deleted. Invariant: the
+ * open invitations and enrolments that the user issued are cancelled in the same transaction (docs/decisions/0054).
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
@@ -57,9 +57,9 @@ export class Departures {
   }
 
   /**
-   * Runs the deletion of an account in a transaction that has locked the households of the user and then the user. A
-   * household that the user joined between the two locks starts it anew, because locks are taken in one order.
-   * @param deletion refuses a user who does not exist
+   * Runs the deletion of an account in a transaction that has locked the households of the user and then the user. Retries
+   * when the user joined a household between the two locks, because a household must be locked before its users.
+   * @param deletion throws for a user who does not exist
    * @throws {ProblemException} not_found for an id that is not a valid UUID
    */
   async deleteWithMemberships<Result>(
@@ -79,7 +79,7 @@ export class Departures {
     }
   }
 
-  /** Ends all memberships of a user whose account is deleted. A cascade would record nothing. */
+  /** Ends all memberships of a user whose account is deleted. A cascade would write no audit events. */
   async endMemberships(
     transaction: EntityManager,
     userId: string,
@@ -95,8 +95,8 @@ export class Departures {
   }
 
   /**
-   * Disabled admins do not count. To be called with the household locked.
-   * @throws {ProblemException} last_admin when the household has other members, and no other active admin
+   * To be called with the household locked.
+   * @throws {ProblemException} last_admin when the household has other members but no other admin who is not disabled
    */
   async refuseLastAdmin(transaction: EntityManager, householdId: string, userId: string): Promise<void> {
     const [counts] = await transaction.query<{ others: number; admins: number }[]>(COUNT_OTHERS, [householdId, userId]);

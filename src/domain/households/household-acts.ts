@@ -1,7 +1,8 @@
 /**
- * What every act on a household does first: lock the household (several: in the order of their ids), then the users it
- * concerns, and only then judge who may act. Terms: caller, role, proof (what Reauthentication asks for, so that a stolen
- * access token does not suffice). Invariant: no decision depends on what was read before the locks.
+ * The locks and the authorization of each act on a household: it locks the household (several: in the order of their
+ * ids), then the users that the act concerns, and only then reads the role of the caller. Terms: caller, role, proof (the
+ * result of Reauthentication, so that a stolen access token does not suffice). Invariant: no decision depends on what was
+ * read before the locks.
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
@@ -14,7 +15,7 @@ import { Throttle } from '../../foundation/throttling/throttle.js';
 import { createWrongPassword, type AccountState } from '../passwords/password-verifier.js';
 import type { HouseholdRole } from './memberships.js';
 
-/** The state of the account when the user proved anew to be its owner. */
+/** The state of the account when its user reauthenticated. */
 export interface Proof extends Pick<AccountState, 'passwordChangedAt'> {
   /** Consumes the fresh second factor, if the account has one, in the transaction of the act. */
   readonly useProof: (transaction: EntityManager) => Promise<void>;
@@ -34,7 +35,7 @@ export interface MemberCaller extends Caller {
 interface AskedAct {
   readonly id: string;
   readonly needs: HouseholdRole;
-  /** Whether the row of the household goes, so that nodes which name it wait. */
+  /** Whether the act deletes the household: its lock then blocks new nodes and enrolments that name the household. */
   readonly isDeletion?: boolean;
   /** Another user whom the act concerns. */
   readonly userId?: string | undefined;
@@ -55,7 +56,7 @@ interface LockedUser {
 
 const LOCK_HOUSEHOLD = 'SELECT id, name FROM households WHERE id = $1 FOR NO KEY UPDATE';
 const LOCK_FOR_DELETION = 'SELECT id, name FROM households WHERE id = $1 FOR UPDATE';
-/** `$2`: when the password of the caller was set, if it was entered again. */
+/** `$2`: when the password that the caller entered again was set; null without a proof. */
 const LOCK_USERS = `SELECT id, is_active AS "isActive", password_changed_at IS NOT DISTINCT FROM $2::timestamptz AS "isProven"
   FROM users WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`;
 const READ_ROLE = 'SELECT role FROM household_members WHERE household_id = $1 AND user_id = $2';
@@ -69,8 +70,8 @@ export class HouseholdActs {
   ) {}
 
   /**
-   * @throws {ProblemException} not_found for who is no member, also when the id is not a UUID; missing_role;
-   * too_many_requests; as {@link lockCaller}
+   * @throws {ProblemException} not_found when the caller is not a member or the id is not a valid UUID; missing_role;
+   * too_many_requests; as {@link lockUsers}
    */
   async act<Result>(
     caller: Caller,
@@ -131,7 +132,7 @@ export class HouseholdActs {
   }
 }
 
-/** @returns undefined for who is no member */
+/** @returns undefined when the user is not a member */
 export async function readRole(
   transaction: EntityManager,
   householdId: string,

@@ -3,7 +3,7 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { Departures } from './departures.js';
 import { HouseholdActs } from './household-acts.js';
-import { HouseholdDevices } from './household-devices.service.js';
+import { HouseholdNodesService } from './household-nodes.service.js';
 import { HouseholdInvitation } from './household-invitation.entity.js';
 import { Household } from './household.entity.js';
 import { HouseholdsService } from './households.service.js';
@@ -16,12 +16,12 @@ import { Memberships } from './memberships.js';
   providers: [
     Departures,
     HouseholdActs,
-    HouseholdDevices,
+    HouseholdNodesService,
     HouseholdsService,
     InvitationsService,
     MembersService,
     Memberships,
   ],
-  exports: [Departures, HouseholdDevices, HouseholdsService, InvitationsService, MembersService, Memberships],
+  exports: [Departures, HouseholdNodesService, HouseholdsService, InvitationsService, MembersService, Memberships],
 })
 export class HouseholdsModule {}

@@ -1,4 +1,4 @@
-/** Households themselves: who made them, what they are called, and their end. members.service.ts has the people. */
+/** Creates, lists, renames and deletes households. members.service.ts has their members. */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { DataSource, type EntityManager, type Repository } from 'typeorm';
@@ -19,7 +19,7 @@ import type { HouseholdRole } from './memberships.js';
 
 const MAX_HOUSEHOLDS_OF_USER = 32;
 /**
- * Also for operators, because every answer about a user's token lists all households of the user, and a header of 100
+ * Limits operators too, because each answer about an access token lists all households of its user, and a header of 100
  * ids still fits into the buffer of a gateway (4 KB at nginx).
  */
 const MAX_HOUSEHOLDS = 100;
@@ -120,7 +120,7 @@ export class HouseholdsService {
     return cutPage(rows, limit, ({ id }) => id);
   }
 
-  /** @throws {ProblemException} not_found for who is no member, also for an id that is not a valid UUID */
+  /** @throws {ProblemException} not_found when the user is not a member, also for an id that is not a valid UUID */
   async findOwnHousehold(userId: string, id: string): Promise<OwnHousehold> {
     const household = isId(id) ? await this.database.row<OwnHousehold>(FIND_OWN, [userId, id]) : undefined;
     if (!household) throw new ProblemException(problems.notFound);
@@ -158,7 +158,7 @@ export class HouseholdsService {
   }
 
   /**
-   * Ends all memberships and codes. Afterwards no verifier takes a person for a member.
+   * Ends all memberships and open codes. When the call has answered, no verifier accepts one of the memberships.
    * @throws {ProblemException} household_has_nodes; those of {@link HouseholdActs.act}
    */
   async deleteHousehold(caller: Caller, id: string, { revokesNodes }: { revokesNodes: boolean }): Promise<void> {
@@ -188,7 +188,7 @@ export class HouseholdsService {
     }
   }
 
-  /** The cascade of the deletion would record nothing. */
+  /** Deletes each membership itself, because the cascade of the deletion would write no audit event. */
   private async removeMembers({ actor }: Caller, { transaction, id }: LockedHousehold): Promise<void> {
     const removed = await transaction.query<{ userId: string; role: HouseholdRole }[]>(REMOVE_MEMBERS, [id]);
     for (const { userId, role } of removed) {

@@ -122,7 +122,7 @@ export class InvitationsService {
     );
   }
 
-  /** For an operator, who knows no household of it. @throws as {@link cancelInvitation} */
+  /** For an operator, who names the invitation without its household. @throws as {@link cancelInvitation} */
   async cancelInvitationByOperator(id: string, actor: Actor): Promise<void> {
     const invitation = isId(id) ? await this.invitations.findOneBy({ id }) : null;
     if (!invitation) throw new ProblemException(problems.notFound);
@@ -131,7 +131,7 @@ export class InvitationsService {
   }
 
   /**
-   * The caller becomes a member. Who presents again the code that they used gets the same answer while they are one.
+   * The caller becomes a member. Idempotent: while the caller is a member, the code that made them one is accepted again.
    * @throws {ProblemException} not_found; already_member; household_full; too_many_households; too_many_requests
    */
   async acceptInvitation(caller: MemberCaller, code: string): Promise<OwnHousehold> {

@@ -1,7 +1,7 @@
 /**
- * The members of a household: roles, removals, and people who leave. Invariant: when a call that ended a membership or
- * lowered a role has answered, no verifier accepts it any more; a refused one waits too, because an earlier call may
- * have done the act.
+ * The members of a household: roles, removals, and members who leave. Invariant: when a call that ended a membership or
+ * lowered a role has answered, no verifier accepts the former membership or role. A refused call waits too, because an
+ * earlier call may have done the act.
  */
 import { Injectable } from '@nestjs/common';
 import { AuditLog } from '../audit/audit-log.js';
@@ -54,7 +54,7 @@ export class MembersService {
     private readonly audit: AuditLog,
   ) {}
 
-  /** Lists the members in the order of their ids, at one moment. The caller has found the household. */
+  /** Lists the members in the order of their ids. To be called for a household that exists. */
   async listMembers(householdId: string, { after, limit }: PageRequest): Promise<Page<Member>> {
     const rows = await this.database.rows<Member>(LIST, [householdId, after ?? null, limit + 1]);
     return cutPage(rows, limit, ({ id }) => id);
@@ -94,7 +94,7 @@ export class MembersService {
         );
         return { ...member, role };
       });
-    return this.propagation.propagateAfter(change, { endsAKey: role === 'member' });
+    return this.propagation.propagateAfter(change, { waitsOnSuccess: role === 'member' });
   }
 
   /** Removes a member, or lets the caller leave. @throws as {@link changeRole} */

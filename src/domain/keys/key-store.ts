@@ -189,11 +189,11 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     transaction?: EntityManager,
   ): Promise<Entity> {
     // Waits even when nothing changed, because this may be the retry of a call whose response was lost.
-    const endsAKey = Object.keys(change).some((name) => !this.kind.labels.includes(name));
+    const waitsOnSuccess = Object.keys(change).some((name) => !this.kind.labels.includes(name));
     const update = (within: EntityManager) => this.commitUpdate(within, id, change, actor);
     return this.propagateAfter(
       () => (transaction ? update(transaction) : this.repository.manager.transaction(update)),
-      { endsAKey },
+      { waitsOnSuccess },
     );
   }
 
@@ -272,7 +272,10 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
   }
 
   /** A kind of keys that no replica caches needs no wait: its keys end at the commit. */
-  private async propagateAfter<Result>(act: () => Promise<Result>, options?: { endsAKey: boolean }): Promise<Result> {
+  private async propagateAfter<Result>(
+    act: () => Promise<Result>,
+    options?: { waitsOnSuccess: boolean },
+  ): Promise<Result> {
     return this.kind.cachedAs ? this.propagation.propagateAfter(act, options) : act();
   }
 }

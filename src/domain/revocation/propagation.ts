@@ -116,14 +116,14 @@ export class Propagation {
   }
 
   /**
-   * Runs an act that ends a key and awaits propagation, even if the act is refused, because the call that ended the key
-   * may still be waiting. 429 and 503 are not verdicts and do not wait.
-   * @param endsAKey false: only a refusal waits
+   * Runs an act that revokes a key, a session or a membership, and awaits propagation. A refused act waits too, because
+   * the earlier call that did the act may still be waiting. 429 and 503 are not verdicts and do not wait.
+   * @param waitsOnSuccess false for an act that revokes nothing: only its refusal waits
    */
-  async propagateAfter<Result>(act: () => Promise<Result>, { endsAKey = true } = {}): Promise<Result> {
+  async propagateAfter<Result>(act: () => Promise<Result>, { waitsOnSuccess = true } = {}): Promise<Result> {
     try {
       const result = await act();
-      if (endsAKey) await this.awaitPropagation();
+      if (waitsOnSuccess) await this.awaitPropagation();
       return result;
     } catch (error) {
       const status = error instanceof ProblemException ? error.problem.status : 503;

@@ -177,7 +177,7 @@ export class FactorChanges {
         if (isFirst) await this.propagation.awaitPropagation();
         return result;
       },
-      { endsAKey: false },
+      { waitsOnSuccess: false },
     );
   }
 

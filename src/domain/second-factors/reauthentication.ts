@@ -1,6 +1,7 @@
 /**
- * What an account's own sensitive acts ask for, beside the access token: the password and, of an account with a second
- * factor, a fresh code or an answer of a passkey (ASVS 7.5.1). A thief of a session and the password changes nothing.
+ * Reauthentication before a sensitive act of a user (ASVS 7.5.1): beside the access token, the act needs the password
+ * and, for an account with a second factor, a fresh code or an assertion of a passkey. So a thief of the session and of
+ * the password still cannot act on an account with a second factor.
  */
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
@@ -18,7 +19,7 @@ import {
 } from './second-factors.service.js';
 import { parseAuthentication, readChallenge, RelyingParty } from './webauthn.js';
 
-/** What the request carries. Without a second factor, `code` and `passkey` are ignored. */
+/** The proof that the request carries. For an account without a second factor, `code` and `passkey` are ignored. */
 export interface OwnProof {
   readonly password: string;
   /** Of the authenticator app, or a recovery code. */
@@ -99,7 +100,7 @@ export class Reauthentication {
   }
 }
 
-/** The account got a factor after the password was verified: another session, which has now ended, would go on. */
+/** Another session may have added a factor since the password was verified, and the act would pass without that factor. */
 async function refuseAddedFactor(transaction: EntityManager, { id, factorsChangedAt }: VerifiedUser): Promise<void> {
   const same = await transaction.query<unknown[]>(HAS_SAME_FACTORS, [id, factorsChangedAt]);
   if (same.length === 0) throw new RefusedProofError('changed_meanwhile', id);

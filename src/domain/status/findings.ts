@@ -1,6 +1,6 @@
 /**
- * What needs a person, worst first: the first page of the console and the operators' API show the
- * same. Each source reads a few rows by an index. A source that an operator's scopes do not cover is not looked at.
+ * Findings: what needs a person, worst first. The first page of the console and the operators' API show the same. Each
+ * check reads a few rows by an index. A check that the operator's scopes do not cover is left out.
  */
 import { Injectable } from '@nestjs/common';
 import { isId } from '../../foundation/common/ids.js';
@@ -18,17 +18,17 @@ import {
   MIN_GUESSES,
   MIN_GUESSES_OF_THROTTLED,
   MIN_THROTTLED,
-  SHOWN,
+  MAX_NAMED,
   type GuessRow,
 } from './guesses.js';
 import { HourlyCounts } from './hourly-counts.js';
 
-export const MAX_EACH = 5;
-export const OLD_KEY_NOTICE_HOURS = 6;
+const MAX_PER_CHECK = 5;
+const OLD_KEY_NOTICE_HOURS = 6;
 const [MINUTE_MS, DAY_MS] = [60_000, 86_400_000];
-const NUMBER = new Intl.NumberFormat('en');
+const NUMBER_FORMAT = new Intl.NumberFormat('en');
 
-/** From the worst on, with the scope that shows it beside `read`. */
+/** The checks, worst first, each with the scope that shows it beside `read`; undefined: the scope of the kind of key. */
 export const CHECKS = {
   guesses: 'read',
   clock: 'read',
@@ -50,7 +50,7 @@ export const SUBJECT_TYPES = ['address', 'user', 'household', 'host', 'service',
 export interface Finding {
   readonly check: Check;
   readonly severity: 'critical' | 'warning';
-  /** Whom or what it is about; null for the platform as a whole. */
+  /** The resource with the problem; null for the platform as a whole. */
   readonly subject: {
     readonly type: (typeof SUBJECT_TYPES)[number];
     readonly id: string;
@@ -73,9 +73,9 @@ const FIND_WRONG_CLOCKS = {
   name: 'findings_wrong_clocks',
   text: `SELECT host, max(clock_skew_seconds)::float8 AS skew FROM hourly_counts
     WHERE hour >= $1::timestamptz - interval '2 hours' AND seen_at > now() - interval '5 minutes'
-      AND abs(clock_skew_seconds) > 30 GROUP BY host ORDER BY max(abs(clock_skew_seconds)) DESC LIMIT ${MAX_EACH}`,
+      AND abs(clock_skew_seconds) > 30 GROUP BY host ORDER BY max(abs(clock_skew_seconds)) DESC LIMIT ${MAX_PER_CHECK}`,
 };
-/** The service knows nothing of dumps. PostgreSQL knows whether its archive of the WAL is behind. */
+/** Finds a WAL archive that is behind, of which PostgreSQL keeps a record. The service cannot see other backups. */
 const READ_ARCHIVER = {
   name: 'findings_archiver',
   text: `SELECT last_failed_time AS since FROM pg_stat_archiver WHERE current_setting('archive_mode') <> 'off'
@@ -85,16 +85,16 @@ const FIND_SILENT = {
   name: 'findings_silent_verifiers',
   text: `SELECT app_id AS id, caller, polled_at AS since FROM verifier_polls JOIN app_credentials ON id = app_id
     WHERE polled_at < now() - interval '5 minutes' AND polled_at > now() - interval '7 days'
-      AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) ORDER BY polled_at LIMIT ${MAX_EACH}`,
+      AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) ORDER BY polled_at LIMIT ${MAX_PER_CHECK}`,
 };
-/** Begins at the disabled users, of whom an index has few. */
+/** Begins at the disabled users, because they are few and an index lists them. */
 const FIND_WITHOUT_ADMIN = {
   name: 'findings_households_without_admin',
   text: `SELECT id, name FROM households WHERE id IN
       (SELECT household_id FROM household_members JOIN users ON users.id = user_id
        WHERE role = 'admin' AND NOT is_active)
     AND NOT EXISTS (SELECT FROM household_members JOIN users ON users.id = user_id
-      WHERE household_id = households.id AND role = 'admin' AND is_active) ORDER BY id LIMIT ${MAX_EACH}`,
+      WHERE household_id = households.id AND role = 'admin' AND is_active) ORDER BY id LIMIT ${MAX_PER_CHECK}`,
 };
 const FIND_EMAILS = { name: 'findings_emails', text: 'SELECT id, email FROM users WHERE id = ANY ($1::uuid[])' };
 
@@ -104,12 +104,12 @@ interface KeyRow extends Partial<Record<'room' | 'name' | 'caller' | 'target', s
   readonly used_at: Date | null;
 }
 
-/** Matches the index of keys that end: `LEAST` ignores null. */
+/** Uses the index of keys that expire or are revoked, whose expression this repeats: `LEAST` ignores null. */
 const findExpiring = (kind: KeyKindName) => ({
   name: `findings_${KEY_KINDS[kind].table}_expiring`,
   text: `SELECT *, expires_at AS until, last_used_at AS used_at FROM ${KEY_KINDS[kind].table}
     WHERE LEAST(expires_at, revoked_at) > $1 AND LEAST(expires_at, revoked_at) < $1::timestamptz + interval '${EXPIRY_NOTICE_DAYS} days'
-      AND revoked_at IS NULL ORDER BY LEAST(expires_at, revoked_at) LIMIT ${MAX_EACH + 1}`,
+      AND revoked_at IS NULL ORDER BY LEAST(expires_at, revoked_at) LIMIT ${MAX_PER_CHECK + 1}`,
 });
 const COUNT_EXPIRING = {
   name: 'findings_count_expiring',
@@ -124,7 +124,7 @@ const findOldUsed = (kind: KeyKindName) => ({
   text: `SELECT *, previous_key_expires_at AS until, previous_key_used_at AS used_at FROM ${KEY_KINDS[kind].table}
     WHERE previous_key_expires_at > $1
       AND previous_key_expires_at < $1::timestamptz + interval '${OLD_KEY_NOTICE_HOURS} hours'
-      AND previous_key_used_at > rotated_at AND revoked_at IS NULL ORDER BY previous_key_expires_at LIMIT ${MAX_EACH + 1}`,
+      AND previous_key_used_at > rotated_at AND revoked_at IS NULL ORDER BY previous_key_expires_at LIMIT ${MAX_PER_CHECK + 1}`,
 });
 
 /** @returns the scope that shows a finding, beside `read` */
@@ -217,21 +217,21 @@ export class Findings {
     ]);
     const throttled = hours.reduce((sum, hour) => sum + hour.throttled_guesses, 0);
     const least = throttled >= MIN_THROTTLED ? MIN_GUESSES_OF_THROTTLED : MIN_GUESSES;
-    // An account that one address guesses is part of what that address does.
-    const waves = rows.filter(({ side, others, guesses }) => guesses >= least && (side === 'address' || others > 1));
-    const emails = await this.readEmails(waves);
+    // Guesses at an account from a single address are shown with that address.
+    const attacks = rows.filter(({ side, others, guesses }) => guesses >= least && (side === 'address' || others > 1));
+    const emails = await this.readEmails(attacks);
     const more =
-      throttled > 0 ? ` ${NUMBER.format(throttled)} more guesses were throttled in this hour and the last.` : '';
-    const found = waves.map((wave, index) => toWave(wave, at, emails, index === 0 ? more : ''));
+      throttled > 0 ? ` ${NUMBER_FORMAT.format(throttled)} more guesses were throttled in this hour and the last.` : '';
+    const found = attacks.map((attack, index) => toGuessFinding(attack, at, emails, index === 0 ? more : ''));
     if (found.length > 0 || throttled < MIN_THROTTLED) return found;
-    const detail = `${NUMBER.format(throttled)} guesses were throttled in this hour and the last.`;
+    const detail = `${NUMBER_FORMAT.format(throttled)} guesses were throttled in this hour and the last.`;
     return [
       { check: 'guesses', severity: 'critical', subject: null, detail, since: hours[0]?.hour ?? null, until: null },
     ];
   }
 
-  private async readEmails(waves: readonly GuessRow[]): Promise<Map<string, string>> {
-    const ids = waves.flatMap(({ name, most }) => [name, ...(most ?? [])]).filter(isId);
+  private async readEmails(attacks: readonly GuessRow[]): Promise<Map<string, string>> {
+    const ids = attacks.flatMap(({ name, most }) => [name, ...(most ?? [])]).filter(isId);
     const users = await this.database.rows<{ id: string; email: string }>(FIND_EMAILS, [ids]);
     return new Map(users.map(({ id, email }) => [id, email]));
   }
@@ -250,7 +250,7 @@ export class Findings {
 
   private async findUnreadDeletions(at: Date): Promise<Finding[]> {
     const all = await this.subscriptions.listSubscriptions();
-    return all.flatMap((subscription) => toUnreadDeletions(subscription, at)).slice(0, MAX_EACH);
+    return all.flatMap((subscription) => toUnreadDeletions(subscription, at)).slice(0, MAX_PER_CHECK);
   }
 
   private async findHouseholdsWithoutAdmin(): Promise<Finding[]> {
@@ -265,7 +265,7 @@ export class Findings {
     }));
   }
 
-  /** The last of more than {@link MAX_EACH} keys stands for all further ones. */
+  /** The last of more than {@link MAX_PER_CHECK} keys stands for all further ones. */
   private async findKeys(
     check: 'old_key_used' | 'key_expires',
     kind: KeyKindName,
@@ -273,20 +273,20 @@ export class Findings {
     at: Date,
   ): Promise<Finding[]> {
     const rows = await this.database.rows<KeyRow>(statement, [at]);
-    const found = rows.slice(0, MAX_EACH).map((row): Finding => {
+    const found = rows.slice(0, MAX_PER_CHECK).map((row): Finding => {
       const used = row.used_at ? `was last used at ${row.used_at.toISOString()}` : 'was never used';
       const detail = check === 'old_key_used' ? `Its old key ends soon, and ${used}.` : `Its key expires, and ${used}.`;
       const subject = { type: kind, id: row.id, name: KEY_KINDS[kind].toOwner(row) };
       return { check, severity: 'warning', subject, detail, since: null, until: row.until };
     });
-    if (rows.length > MAX_EACH)
+    if (rows.length > MAX_PER_CHECK)
       found.push({
         check,
         severity: 'warning',
         subject: { type: kind, id: '', name: `more of ${KEY_KINDS[kind].title.toLowerCase()}` },
         detail: 'The list has all of them.',
         since: null,
-        until: rows[MAX_EACH]?.until ?? null,
+        until: rows[MAX_PER_CHECK]?.until ?? null,
       });
     return found;
   }
@@ -296,23 +296,23 @@ function toUnreadDeletions({ service, unreadDeletions, oldestDeletionAt }: Subsc
   const days = oldestDeletionAt ? Math.floor((at.getTime() - oldestDeletionAt.getTime()) / DAY_MS) : 0;
   if (days < 1) return [];
   const [deletions, since] = [unreadDeletions === 1 ? 'deletion' : 'deletions', days === 1 ? 'a day' : `${days} days`];
-  const detail = `It has not read ${NUMBER.format(unreadDeletions)} ${deletions} of users for ${since}.`;
+  const detail = `It has not read ${NUMBER_FORMAT.format(unreadDeletions)} ${deletions} of users for ${since}.`;
   const subject = { type: 'service', id: service, name: service } as const;
   return [{ check: 'unread_deletions', severity: 'warning', subject, detail, since: oldestDeletionAt, until: null }];
 }
 
-function toWave(wave: GuessRow, at: Date, emails: ReadonlyMap<string, string>, more: string): Finding {
-  const { side, name, guesses, since, last_at } = wave;
+function toGuessFinding(attack: GuessRow, at: Date, emails: ReadonlyMap<string, string>, more: string): Finding {
+  const { side, name, guesses, since, last_at } = attack;
   const isGoingOn = at.getTime() - last_at.getTime() < GOING_ON_MINUTES * MINUTE_MS;
   const toName = (id: string): string =>
     emails.get(id) ?? (id.startsWith('unknown:') ? 'an address without an account' : id);
-  const whom = side === 'address' ? describeAccounts(wave, toName) : describeAddresses(wave);
+  const whom = side === 'address' ? describeAccounts(attack, toName) : describeAddresses(attack);
   const state = isGoingOn ? 'still going on' : `the last one at ${last_at.toISOString()}`;
   return {
     check: 'guesses',
     severity: isGoingOn ? 'critical' : 'warning',
     subject: { type: side === 'address' ? 'address' : 'user', id: name, name: toName(name) },
-    detail: `${NUMBER.format(guesses)} wrong guesses ${whom}; ${state}.${more}`,
+    detail: `${NUMBER_FORMAT.format(guesses)} wrong guesses ${whom}; ${state}.${more}`,
     since,
     until: null,
   };
@@ -323,7 +323,7 @@ function describeAccounts({ others, most }: GuessRow, toName: (id: string) => st
   return others === 1 ? `at ${first}` : `at ${others} accounts, most at ${first}`;
 }
 
-/** Rows of the audit log name five addresses at most, so there may be more of them than counted. */
+/** A row of the audit log names five addresses at most, so there may have been more than were counted. */
 function describeAddresses({ others, most }: GuessRow): string {
-  return `from ${others}${others < SHOWN ? '' : ' or more'} addresses, most from ${most?.join(', ')}`;
+  return `from ${others}${others < MAX_NAMED ? '' : ' or more'} addresses, most from ${most?.join(', ')}`;
 }

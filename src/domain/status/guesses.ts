@@ -1,26 +1,26 @@
 import type { Statement } from '../../foundation/database/database.js';
 
-/** An hour, because the windows of counted refusals are quarters of it. */
+/** Four windows of counted refusals. */
 const GUESS_MINUTES = 60;
-/** A guessed account is verified again when its window of 15 minutes ends, so a wave is seen at least that often. */
+/** A throttled attack has its next guess verified when a window of 15 minutes ends, so it is seen at least that often. */
 export const GOING_ON_MINUTES = 16;
-/** Fewer wrong guesses in an hour are people who mistype. */
+/** Fewer wrong guesses in an hour are those of users who mistype. */
 export const MIN_GUESSES = 20;
-/** Behind fewer throttled guesses is a client that keeps trying with an old password. */
+/** Fewer throttled guesses are those of a client that keeps retrying an old password. */
 export const MIN_THROTTLED = 100;
-/** While that many are throttled, fewer verified ones already tell who guesses. */
+/** While {@link MIN_THROTTLED} guesses are throttled, few verified ones are enough to name the attacker. */
 export const MIN_GUESSES_OF_THROTTLED = 2;
 
 const EVENTS = `ARRAY['user.login.failed', 'user.second_factor.failed', 'admin.key.refused']`;
-/** Of the addresses, and of the findings of each side. */
-export const SHOWN = 5;
+/** Limits the findings of each side, and the names of the other side in each. */
+export const MAX_NAMED = 5;
 
-/** What one address guessed at, or from where one account was guessed. */
+/** The guesses of one address, or those at one account. */
 export interface GuessRow {
   readonly side: 'address' | 'subject';
   readonly name: string;
   readonly guesses: number;
-  /** How many different accounts, or addresses, are on the other side, and the most frequent ones. */
+  /** The number of different accounts of an address, or of addresses at an account; `most`: the most frequent ones. */
   readonly others: number;
   readonly most: readonly string[] | null;
   readonly since: Date;
@@ -29,11 +29,11 @@ export interface GuessRow {
 
 const group = (side: string, other: string): string => `
   (SELECT '${side}' AS side, ${side} AS name, sum(count)::integer AS guesses, count(${other})::integer AS others,
-     (array_agg(${other} ORDER BY count DESC) FILTER (WHERE ${other} IS NOT NULL))[1:${SHOWN}] AS most,
+     (array_agg(${other} ORDER BY count DESC) FILTER (WHERE ${other} IS NOT NULL))[1:${MAX_NAMED}] AS most,
      min(since) AS since, max(last_at) AS last_at
    FROM (SELECT ${side}, ${other}, sum(count) AS count, min(time) AS since, max(last_at) AS last_at FROM guesses
          WHERE ${side} IS NOT NULL GROUP BY ${side}, ${other}) AS pairs
-   GROUP BY ${side} ORDER BY guesses DESC LIMIT ${SHOWN})`;
+   GROUP BY ${side} ORDER BY guesses DESC LIMIT ${MAX_NAMED})`;
 
 /**
  * An open window knows how many guesses came from each of its most frequent addresses. One that was moved to the audit log

@@ -1,4 +1,4 @@
-import { EVENT_TYPES, EVENTS_OF_ACTS, toEvents } from '../../../src/domain/events/event-types.js';
+import { EVENT_TYPES, EVENT_MAPPINGS, toEvents } from '../../../src/domain/events/event-types.js';
 import { AUDIT_EVENT_NAMES } from '../../../src/foundation/common/security-events.js';
 
 const toTypes = (event: string, details: Record<string, unknown> = {}, count = 1): string[] =>
@@ -6,7 +6,7 @@ const toTypes = (event: string, details: Record<string, unknown> = {}, count = 1
 
 describe('the types of events', () => {
   it('are decided for each event of the audit log: some types, or none', () => {
-    expect(Object.keys(EVENTS_OF_ACTS).sort()).toEqual([...AUDIT_EVENT_NAMES].sort());
+    expect(Object.keys(EVENT_MAPPINGS).sort()).toEqual([...AUDIT_EVENT_NAMES].sort());
   });
 
   it('are each told by some act', () => {

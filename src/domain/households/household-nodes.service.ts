@@ -1,4 +1,4 @@
-/** The nodes of a household, as far as its members may enrol and stop them without an operator. */
+/** The nodes of a household, which its admins enrol and revoke without an operator. */
 import { Injectable } from '@nestjs/common';
 import { Environment } from '../../foundation/config/environment.js';
 import { isId } from '../../foundation/common/ids.js';
@@ -15,13 +15,13 @@ import { HouseholdsService } from './households.service.js';
 
 const MAX_LIVE_NODES = 50;
 
-/** Open codes count, so that the limit holds without a look when a device uses one. */
+/** Counts open enrolments too, so that the limit needs no check when a device uses one. */
 const COUNT_NODES = `SELECT
     (SELECT count(*)::integer FROM nodes WHERE household_id = $1 AND ${isLiveAt('$2')})
     + (SELECT count(*)::integer FROM node_enrolments WHERE household_id = $1 AND ${isOpenAt('$2')}) AS count`;
 
 @Injectable()
-export class HouseholdDevices {
+export class HouseholdNodesService {
   constructor(
     private readonly environment: Environment,
     private readonly acts: HouseholdActs,
@@ -31,7 +31,7 @@ export class HouseholdDevices {
     private readonly propagation: Propagation,
   ) {}
 
-  /** Lists the live nodes. @throws {ProblemException} not_found for who is no member */
+  /** Lists the live nodes. @throws {ProblemException} not_found when the user is not a member */
   async listNodes(userId: string, id: string, page: PageRequest): Promise<Page<Node>> {
     const { id: householdId } = await this.households.findOwnHousehold(userId, id);
     const live = { isLive: true, isInOverlap: false, unusedSince: undefined, expiresBefore: undefined };
@@ -39,7 +39,7 @@ export class HouseholdDevices {
   }
 
   /**
-   * Its node is accepted at the services of HOUSEHOLD_NODE_TARGETS only.
+   * Issues a code for a node that only the services of HOUSEHOLD_NODE_TARGETS accept.
    * @throws {ProblemException} enrolment_by_operators_only; household_full; those of {@link HouseholdActs.act}
    */
   async issueEnrolment(
@@ -57,7 +57,7 @@ export class HouseholdDevices {
     });
   }
 
-  /** Idempotent. Afterwards no verifier accepts the node's key. */
+  /** Idempotent. When the call has answered, no verifier accepts the node's key. */
   async revokeNode(caller: MemberCaller, id: string, nodeId: string): Promise<void> {
     await this.propagation.propagateAfter(() =>
       this.acts.act(caller, { id, needs: 'admin' }, (household) => this.revokeWithin(household, nodeId, caller)),

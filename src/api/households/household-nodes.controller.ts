@@ -1,7 +1,7 @@
 import { Body, Controller, Delete, Get, Param, Post, Query, Req } from '@nestjs/common';
 import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { HouseholdDevices } from '../../domain/households/household-devices.service.js';
+import { HouseholdNodesService } from '../../domain/households/household-nodes.service.js';
 import type { IssuedEnrolment } from '../../domain/nodes/enrolments.service.js';
 import type { Node } from '../../domain/nodes/node.entity.js';
 import { Answers, RequireUser } from '../../foundation/access/require.js';
@@ -82,9 +82,9 @@ class HouseholdNodePageResponse extends createPageResponse(HouseholdNodeResponse
 
 @ApiTags('households')
 @Controller('api/v0/households/:id')
-export class HouseholdDevicesController {
+export class HouseholdNodesController {
   constructor(
-    private readonly devices: HouseholdDevices,
+    private readonly nodes: HouseholdNodesService,
     private readonly callers: HouseholdCallers,
   ) {}
 
@@ -95,7 +95,7 @@ export class HouseholdDevicesController {
   @Answers(200, HouseholdNodePageResponse)
   async listHouseholdNodes(@Req() request: Request, @Param('id') id: string, @Query() query: PageQuery) {
     const { userId } = getPrincipal(request, 'user');
-    return HouseholdNodePageResponse.from(await this.devices.listNodes(userId, id, toPageRequest(query)));
+    return HouseholdNodePageResponse.from(await this.nodes.listNodes(userId, id, toPageRequest(query)));
   }
 
   @Post('enrolments')
@@ -120,9 +120,7 @@ export class HouseholdDevicesController {
     @Body() { room, name, expires_in_minutes }: IssueHouseholdEnrolmentRequest,
   ): Promise<HouseholdEnrolmentResponse> {
     const asked = { room, name, expiresInMinutes: expires_in_minutes };
-    return HouseholdEnrolmentResponse.from(
-      await this.devices.issueEnrolment(this.callers.toCaller(request), id, asked),
-    );
+    return HouseholdEnrolmentResponse.from(await this.nodes.issueEnrolment(this.callers.toCaller(request), id, asked));
   }
 
   @Delete('nodes/:node_id')
@@ -135,6 +133,6 @@ export class HouseholdDevicesController {
   })
   @Answers(204, 'The key of the node is refused from now on')
   async revokeHouseholdNode(@Req() request: Request, @Param('id') id: string, @Param('node_id') nodeId: string) {
-    await this.devices.revokeNode(this.callers.toCaller(request), id, nodeId);
+    await this.nodes.revokeNode(this.callers.toCaller(request), id, nodeId);
   }
 }
