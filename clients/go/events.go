@@ -23,10 +23,10 @@ const (
 	maxPauseDoubles = 10
 )
 
-// ErrNotSubscribed is a mistake in the map of the platform: this service has no subscription to events.
+// ErrNotSubscribed: the map of the platform gives this service no subscription to events.
 var ErrNotSubscribed = errors.New("platformauth: no subscription to events")
 
-// An Event is a reason to look, not the state: what it tells may have changed again.
+// An Event is a reason to read the state and does not carry it: the state may have changed again.
 type Event struct {
 	// ID is the same when the event comes again.
 	ID string
@@ -38,7 +38,7 @@ type Event struct {
 	Data json.RawMessage
 }
 
-// A Subject is whom or what an event is about.
+// A Subject is the resource that an event is about.
 type Subject struct {
 	Kind string `json:"kind"`
 	ID   string `json:"id"`
@@ -73,7 +73,7 @@ func (v *Verifier) Events(
 	return v.events.read(ctx, onEvent, onReset)
 }
 
-// An eventItem is an event, or a reset, which has none.
+// An eventItem is an event, or a reset, whose event is nil.
 type eventItem struct {
 	cursor string
 	event  *Event

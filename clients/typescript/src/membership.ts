@@ -1,7 +1,7 @@
 import { MissingRoleError, NotAMemberError, UnavailableError } from './errors.js';
 import type { AnyUserPrincipal, Principal } from './principals.js';
 
-/** What a framework has as a parameter of the path. Every value but the id as the service writes it is nobody's household. */
+/** What a framework has as a parameter of the path. A user is a member only of the id exactly as the service writes it. */
 export type PresentedHousehold = string | readonly string[] | undefined;
 
 /** What the route demands of a user besides a valid access token. */

@@ -173,7 +173,7 @@ export class TokenController {
   @ApiResponse({ status: 401, type: OAuthErrorSchema })
   async exchangeToken(@Req() request: Request, @Res({ passthrough: true }) response: Response): Promise<TokenResponse> {
     const asked = readExchange(request.body as Buffer | undefined);
-    const issued = await this.tokens.exchange(asked, getPrincipal(request, 'app'), toActor(request));
+    const issued = await this.tokens.exchangeToken(asked, getPrincipal(request, 'app'), toActor(request));
     response.setHeader('Cache-Control', 'no-store');
     return {
       access_token: issued.accessToken,

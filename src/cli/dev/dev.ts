@@ -91,7 +91,7 @@ function findDefaultMap(): string | undefined {
   return existsSync(DEFAULT_MAP) ? DEFAULT_MAP : undefined;
 }
 
-/** The fixed secrets are public, so whoever reaches the port may do everything. */
+/** The fixed secrets are public, so any client that reaches the port may do everything. */
 function refuseUnsafe(given: Variables): void {
   if (given.NODE_ENV === 'production')
     throw new CommandFailedError(

@@ -2,7 +2,7 @@
  * Tokens with which one service calls another on behalf of a user (RFC 8693). Terms: the *chain* of a token names each
  * service that passed the user on, the caller first, with the pair (app credential) that allowed it; its *audience* is
  * the only service that may present it here. Invariant: a token is valid while its session lives and every pair of its
- * chain is live and for users. Nothing of this is cached, so an end is final when its call has answered.
+ * chain is live and for users. Nothing of this is cached, so a revocation holds when its call has answered.
  */
 import { Injectable } from '@nestjs/common';
 import { createRefusal, Doors } from '../../foundation/access/doors.js';

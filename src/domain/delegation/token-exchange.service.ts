@@ -1,5 +1,4 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { toAct, DELEGATED_TTL_SECONDS, DelegatedDoor, MAX_LINKS } from './delegated.door.js';
 import type { Actor } from '../../foundation/access/actor.js';
 import type { AppPrincipal, Delegation, UserPrincipal } from '../../foundation/access/principals.js';
 import type { RefusalReason } from '../../foundation/common/security-events.js';
@@ -14,8 +13,9 @@ import { CountedRefusals } from '../audit/counted-refusals.js';
 import { isLiveAt } from '../keys/key-record.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
 import { UserDoor } from '../tokens/user.door.js';
+import { toAct, DELEGATED_TTL_SECONDS, DelegatedDoor, MAX_LINKS } from './delegated.door.js';
 
-/** How exact the recorded last use of a pair for users is: an exchange must not cost a write. */
+/** The recorded last use of a pair may be this old, so that most exchanges write nothing. */
 const USE_INTERVAL_MS = 60 * 60_000;
 
 const READ_PAIR = {
@@ -33,7 +33,7 @@ const RECORD_USE = {
   text: 'UPDATE app_credentials SET for_users_used_at = $2 WHERE id = $1 AND for_users_used_at < $2',
 };
 const HAS_PAIRS_FOR_USERS = {
-  name: 'app_credentials_are_some_for_users',
+  name: 'app_credentials_has_pairs_for_users',
   text: 'SELECT 1 FROM app_credentials WHERE for_users AND revoked_at IS NULL LIMIT 1',
 };
 
@@ -57,7 +57,9 @@ interface ExchangedToken {
   readonly scopes: readonly string[];
 }
 
-/** Issues tokens for users to services whose pair with the audience allows it. A token grows the chain by one link. */
+/**
+ * Issues delegated tokens to services whose pair with the audience is for users. Each exchange adds one link to the chain.
+ */
 @Injectable()
 export class TokenExchangeService implements OnModuleInit {
   constructor(
@@ -78,7 +80,7 @@ export class TokenExchangeService implements OnModuleInit {
   }
 
   /** @throws {ProblemException} unsupported_grant_type, invalid_subject_token, invalid_target, invalid_scope */
-  async exchange(asked: AskedToken, caller: AppPrincipal, actor: Actor): Promise<ExchangedToken> {
+  async exchangeToken(asked: AskedToken, caller: AppPrincipal, actor: Actor): Promise<ExchangedToken> {
     const { environment, clock } = this;
     if (environment.accessTokenAlgorithm !== 'ES256') throw new ProblemException(problems.unsupportedGrantType);
     const { audience } = asked;
@@ -114,7 +116,7 @@ export class TokenExchangeService implements OnModuleInit {
     return { accessToken, ttlSeconds: exp - issuedAt, scopes };
   }
 
-  /** @returns undefined for a token that is not valid, or not for this caller */
+  /** @returns undefined for a token that is not valid, or was issued for another caller */
   private async findSubject(token: string, caller: string): Promise<UserPrincipal | undefined> {
     if (/\s/.test(token)) return undefined;
     try {

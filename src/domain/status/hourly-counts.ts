@@ -38,9 +38,9 @@ export type HourCounts = { readonly hour: Date } & Readonly<Counts>;
 @Injectable()
 export class HourlyCounts implements OnApplicationBootstrap, OnApplicationShutdown {
   private readonly processId = createId();
-  /** The totals that PostgreSQL has not confirmed, and that of the present hour, by the start of the hour. */
+  /** By the start of the hour: the totals that PostgreSQL has not confirmed yet, and the total of the present hour. */
   private readonly totals = new Map<number, Counts>();
-  /** What of the tally is in the totals. */
+  /** The part of the tally that the totals already include. */
   private readonly taken = createCounts();
   private hour: number | undefined;
   private lastFlush: Promise<boolean> = Promise.resolve(true);

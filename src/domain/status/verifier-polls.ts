@@ -11,7 +11,7 @@ const RECORD = {
     ON CONFLICT (app_id) DO UPDATE SET polled_at = excluded.polled_at`,
 };
 
-/** Which app credentials poll for changes, collected in memory and written every 30 seconds. */
+/** Records which app credentials poll for changes: collected in memory, and written every 30 seconds. */
 @Injectable()
 export class VerifierPolls extends DeferredWrites<readonly string[]> implements OnModuleInit, OnApplicationShutdown {
   private polled = new Set<string>();

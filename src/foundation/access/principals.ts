@@ -57,7 +57,7 @@ export interface UserPrincipal {
   /** The account's address now, which may differ from the one in the access token. */
   readonly email: string;
   readonly amr: readonly string[];
-  /** When the user logged in: a refresh is no new authentication. */
+  /** When the user logged in: a refresh is not a new authentication. */
   readonly authenticatedAt: Date;
   /** The earlier of the ends of the access token and of its session. */
   readonly expiresAt: Date;

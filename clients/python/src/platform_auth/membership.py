@@ -20,7 +20,7 @@ AdminRole = Literal["admin"]
 
 @dataclass(frozen=True, slots=True)
 class MemberDemands:
-    # Every value but the id as the service writes it, or a UUID, is nobody's household.
+    # A user is a member only of the id exactly as the service writes it, or of the same id as a UUID.
     household: object
     # Without a role, every member is accepted.
     role: AdminRole | None = None
