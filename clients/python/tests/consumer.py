@@ -1,6 +1,7 @@
 """A service of a strictly typed project, which is type-checked and never run."""
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import assert_type
 
 from django.http import HttpRequest, HttpResponse
@@ -11,10 +12,12 @@ from platform_auth import (
     App,
     DelegatedUserPrincipal,
     Door,
+    EventSubject,
     Membership,
     MissingRoleError,
     MissingScopeError,
     Node,
+    PlatformEvent,
     Principal,
     RefusedError,
     UnavailableError,
@@ -125,3 +128,15 @@ alice = double.issue_user(households=[Membership("home", "admin")])
 double.set_households(alice, [])
 assert_type(double.verify_member_sync(alice.headers, "home", role="admin"), User)
 assert_type(double.issue_app(scopes=["documents:read"]).principal, App)
+assert_type(double.deliver("user.deleted", EventSubject("user", "alice")), Future[None])
+
+
+async def forget_deleted_users() -> None:
+    async for event in auth.events(on_reset=lambda: print("compare")):
+        assert_type(event, PlatformEvent)
+        print(event.subject.id)
+
+
+def forget_deleted_users_in_a_thread() -> None:
+    for event in auth.events_sync(on_reset=lambda: print("compare")):
+        assert_type(event, PlatformEvent)

@@ -54,5 +54,6 @@ class ScriptedVerifier(Verifier):
 
     def _create_runtime(self) -> Runtime:
         transport = self._create_transport()
-        polls, questions = (Channel(ThreadWorker(name), transport) for name in ("polls of a test", "questions of a test"))
-        return Runtime(SYSTEM_CLOCKS, polls, questions)
+        names = ("polls of a test", "questions of a test", "events of a test")
+        polls, questions, events = (Channel(ThreadWorker(name), transport) for name in names)
+        return Runtime(SYSTEM_CLOCKS, polls, questions, events)

@@ -85,7 +85,7 @@ class Run:
             own_key = {"app_key_file": str(self._key_file)}
         channel = Channel(SimulatedWorker(self._simulation), self._service)
         self._verifier = SimulatedVerifier(
-            Runtime(self._simulation.clocks, channel, channel),
+            Runtime(self._simulation.clocks, channel, channel, channel),
             url="http://auth.test",
             app_id=NAMES["own_app_id"],
             service_name="recipes",

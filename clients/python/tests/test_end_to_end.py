@@ -13,7 +13,16 @@ import jwt
 import pytest
 from fastapi import Depends, FastAPI
 
-from platform_auth import App, MissingScopeError, Node, RefusedError, UnavailableError, Verifier
+from platform_auth import (
+    App,
+    MissingScopeError,
+    Node,
+    PlatformEvent,
+    RefusedError,
+    UnavailableError,
+    Verifier,
+    VerifierConfigurationError,
+)
 from service import PASSWORD, SECRET_KEY, Replica
 
 PATIENCE_SECONDS = 60
@@ -324,6 +333,34 @@ def test_answers_with_the_same_problem_document_as_the_service(
         assert (response.status, response.body) == (answer.status_code, answer.json())
         assert response.headers.get("WWW-Authenticate") == answer.headers.get("www-authenticate")
         assert response.headers["Content-Type"] == answer.headers["content-type"].split(";")[0]
+
+
+def test_reads_the_events_to_which_the_service_subscribes_each_again_until_it_is_acknowledged(
+    replicas: tuple[Replica, Replica], auth: Verifier
+) -> None:
+    replica = replicas[0]
+
+    def refuse_reset() -> None:
+        raise AssertionError("There was no reset")
+
+    async def read(count: int) -> list[PlatformEvent]:
+        events = auth.events(on_reset=refuse_reset)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return [await anext(events) for _ in range(count)]
+
+    with pytest.raises(VerifierConfigurationError, match="recipes has no subscription"):
+        asyncio.run(read(1))
+    subscribed = replica.call("PUT", "/api/v0/admin/event-subscriptions/recipes", {"types": ["user.deleted"]})
+    assert subscribed.status_code == 200
+    users = [replica.create_user(f"event-{index}@example.org") for index in range(2)]
+    for user_id in users:
+        assert replica.call("DELETE", f"/api/v0/admin/users/{user_id}").status_code == 204
+    first, second = asyncio.run(read(2))
+    assert [(event.type, event.subject.kind, event.subject.id) for event in (first, second)] == [
+        ("user.deleted", "user", user_id) for user_id in users
+    ]
+    # The second was not acknowledged.
+    assert asyncio.run(read(1)) == [second]
 
 
 def test_a_route_answers_503_while_the_service_is_stopped_and_recovers_by_itself(

@@ -281,7 +281,7 @@ def test_has_a_connection_for_each_request_in_flight_and_none_of_one_that_was_ca
     count = 10
 
     async def work(transport: HttpTransport, url: str) -> None:
-        runtime = Runtime(SYSTEM_CLOCKS, polls=None, questions=None)  # type: ignore[arg-type]
+        runtime = Runtime(SYSTEM_CLOCKS, polls=None, questions=None, events=None)  # type: ignore[arg-type]
         client = ServiceClient(runtime, transport, OwnKey("01985f4e-7c3a-7b52-9d1e-000000000c01", "pa_app_own"))
         request = ServiceRequest("POST", url, HEADERS)
         deadline = SYSTEM_CLOCKS.monotonic() + 120

@@ -13,6 +13,7 @@ from platform_auth.errors import (
     VerificationError,
     VerifierConfigurationError,
 )
+from platform_auth.event_reader import EventSubject, PlatformEvent
 from platform_auth.principals import (
     AppPrincipal,
     DelegatedUserPrincipal,
@@ -39,12 +40,14 @@ __all__ = [
     "DelegationNotAcceptedError",
     "DelegationRequiredError",
     "Door",
+    "EventSubject",
     "Membership",
     "MissingRoleError",
     "MissingScopeError",
     "Node",
     "NodePrincipal",
     "NotAMemberError",
+    "PlatformEvent",
     "Principal",
     "ProblemResponse",
     "RefusedError",

@@ -68,7 +68,7 @@ def judge(door: Door, answer: ServiceAnswer) -> Yes | Misconfigured | Verdict:
         return Misconfigured(_describe(status, to_loggable(code)))
     if body.get("valid") is not True:
         return Misconfigured(_describe(status, "not the body of a validation"))
-    fresh_for_ms = _to_whole_number(answer.headers.get("x-platform-fresh-for-ms"))
+    fresh_for_ms = to_whole_number(answer.headers.get("x-platform-fresh-for-ms"))
     # Zero is valid: the service decided, but grants no lease at the moment.
     if fresh_for_ms is None:
         return Misconfigured(_describe(status, "no X-Platform-Fresh-For-Ms"))
@@ -92,7 +92,7 @@ def is_unavailable(status: int) -> bool:
 def _read_remember_for(headers: Mapping[str, str]) -> float:
     if headers.get("x-platform-remember") != "yes":
         return 0
-    return min(_MAX_REMEMBER_SECONDS, _to_whole_number(headers.get("x-platform-expires-in")) or 0)
+    return min(_MAX_REMEMBER_SECONDS, to_whole_number(headers.get("x-platform-expires-in")) or 0)
 
 
 def read_poll_answer(answer: ServiceAnswer) -> Renewal | Misconfigured | Verdict:
@@ -143,6 +143,11 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(name)
 
 
+def describe_answer(answer: ServiceAnswer) -> str:
+    """Returns the status and the code of an answer that was not expected."""
+    return _describe(answer.status, to_loggable((parse_object(answer.body) or {}).get("code")))
+
+
 def _describe(status: int, detail: str) -> str:
     advice = _WRONG_ADDRESS if status == 404 else _WRONG_KEY if detail == "invalid_app_credentials" else None
     return f"{status}: {detail} ({advice})" if advice else f"{status}: {detail}"
@@ -159,5 +164,5 @@ def _to_duration(value: object) -> float | None:
     return value / 1_000
 
 
-def _to_whole_number(text: str | None) -> int | None:
+def to_whole_number(text: str | None) -> int | None:
     return int(text) if text is not None and _WHOLE_NUMBER.fullmatch(text) else None

@@ -98,7 +98,7 @@ class Poller:
         except Exception as error:
             self._uses.put_back(uses)
             if self._failures == 0:
-                self._settings.log.warn("verifier_polls_not_answered", url=self._settings.url, reason=_to_reason(error))
+                self._settings.log.warn("verifier_polls_not_answered", url=self._settings.url, reason=to_reason(error))
             self._failures += 1
             return
         if self._failures > 0:
@@ -156,7 +156,7 @@ class Poller:
         return max(0.0, sent_at + interval * jitter - self._runtime.clocks.monotonic())
 
 
-def _to_reason(error: Exception) -> str:
+def to_reason(error: Exception) -> str:
     """Leaves out the message of an unexpected error, which may contain a credential."""
     if isinstance(error, TimeoutError):
         return "no answer in time"

@@ -35,11 +35,15 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Polls have a channel of their own, so that questions, which strangers cause, do not delay them."""
+    """
+    Polls have a channel of their own, so that questions, which strangers cause, do not delay them; and so have events,
+    whose answers the service holds back until something happens.
+    """
 
     clocks: Clocks
     polls: Channel
     questions: Channel
+    events: Channel
     # 0 ≤ random < 1, for jitter.
     random: Callable[[], float] = random
 
@@ -101,5 +105,6 @@ class ThreadWorker:
 
 def create_system_runtime(trusted: ssl.SSLContext | None) -> Runtime:
     """`trusted`: the authorities whose certificates are accepted; None when no address is https."""
-    polls = Channel(ThreadWorker("platform-auth-polls"), HttpTransport(trusted))
-    return Runtime(SYSTEM_CLOCKS, polls, Channel(ThreadWorker("platform-auth-questions"), HttpTransport(trusted)))
+    names = ("polls", "questions", "events")
+    polls, questions, events = (Channel(ThreadWorker(f"platform-auth-{name}"), HttpTransport(trusted)) for name in names)
+    return Runtime(SYSTEM_CLOCKS, polls, questions, events)

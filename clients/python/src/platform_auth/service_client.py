@@ -48,7 +48,7 @@ class ServiceClient:
 
     async def _send_once(self, request: ServiceRequest, deadline: float) -> TimedAnswer:
         sent = self._runtime.clocks.now()
-        seconds = min(_ATTEMPT_TIMEOUT_SECONDS, deadline - sent.monotonic)
+        seconds = min(request.timeout_seconds or _ATTEMPT_TIMEOUT_SECONDS, deadline - sent.monotonic)
         if seconds <= 0:
             raise TimeoutError("No answer in time")
         async with asyncio.timeout(seconds):

@@ -1,14 +1,18 @@
 """An authentication service in memory, for the tests of a service: the real verdicts, without a network."""
 
+import asyncio
 import base64
 import hashlib
 import json
 import os
 import secrets
+import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from hmac import compare_digest
+from itertools import takewhile
 from typing import Any, Generic, TypeVar, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -55,11 +59,65 @@ def _get_thread(_process_id: int) -> ThreadWorker:
     return ThreadWorker("platform-auth-tests")
 
 
+@dataclass(frozen=True)
+class _Delivery:
+    cursor: str
+    # None: a reset.
+    event: Mapping[str, object] | None
+    acknowledged: "Future[None]"
+
+
+class MemoryEvents:
+    """Events that were delivered, until they are acknowledged. Safe with threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._waiting: list[_Delivery] = []
+        # Done when something is delivered.
+        self._delivered: Future[None] = Future()
+
+    def add(self, event: Mapping[str, object] | None) -> "Future[None]":
+        acknowledged: Future[None] = Future()
+        with self._lock:
+            self._count += 1
+            self._waiting.append(_Delivery(str(self._count), event, acknowledged))
+            delivered, self._delivered = self._delivered, Future()
+        delivered.set_result(None)
+        return acknowledged
+
+    async def answer(self, after: str | None) -> ServiceAnswer:
+        """Waits until there is something to answer."""
+        with self._lock:
+            count = sum(int(delivery.cursor) <= int(after or 0) for delivery in self._waiting)
+            done, self._waiting = self._waiting[:count], self._waiting[count:]
+        for delivery in done:
+            delivery.acknowledged.set_result(None)
+        while True:
+            with self._lock:
+                waiting, delivered = self._waiting, self._delivered
+            if waiting:
+                return _tell(waiting)
+            await asyncio.shield(asyncio.wrap_future(delivered))
+
+
+def _tell(waiting: Sequence[_Delivery]) -> ServiceAnswer:
+    """A reset is an answer of its own."""
+    if waiting[0].event is None:
+        body = {"events": [], "more": False, "reset": True, "cursor": waiting[0].cursor}
+    else:
+        told = takewhile(lambda delivery: delivery.event is not None, waiting)
+        events = [{**(delivery.event or {}), "cursor": delivery.cursor} for delivery in told]
+        body = {"events": events, "more": False, "reset": False}
+    return ServiceAnswer(200, {}, json.dumps(body).encode())
+
+
 class MemoryService:
     """The routes that a verifier asks, over credentials in memory."""
 
     def __init__(self, service_name: str) -> None:
         self.is_available = True
+        self.events = MemoryEvents()
         self._service_name = service_name
         self._issued: dict[Change, tuple[bytes, Mapping[str, object]]] = {}
         self._delegated: dict[bytes, dict[str, object]] = {}
@@ -111,6 +169,8 @@ class MemoryService:
             case "/internal/validate-node":
                 node_id, _, key = headers["X-API-Key"].partition(":")
                 return _answer(self._find(Change("node", node_id.lower()), key), "invalid_node_credentials")
+            case "/internal/events":
+                return await self.events.answer(json.loads(request.body).get("after"))
             case "/internal/token":
                 return self._exchange({name: values[0] for name, values in parse_qs(request.body.decode()).items()}, headers)
             case _:

@@ -36,6 +36,8 @@ class ServiceRequest:
     body: bytes = field(default=b"", repr=False)
     # Whether this service's own key is sent with the request.
     presents_own_key: bool = False
+    # Longer than the usual second when the service may wait before it answers.
+    timeout_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

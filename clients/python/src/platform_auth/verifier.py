@@ -5,7 +5,10 @@ import secrets
 import ssl
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict
+from datetime import UTC, datetime
 from functools import cached_property
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
@@ -23,6 +26,7 @@ from platform_auth.errors import (
     VerifierConfigurationError,
     refuse_missing,
 )
+from platform_auth.event_reader import EventSubject, PlatformEvent
 from platform_auth.events import LOGGER, Misconfigurations, UnexpectedErrors
 from platform_auth.lease import Change
 from platform_auth.membership import AdminRole, MemberDemands, PresentedHousehold, check_role
@@ -434,6 +438,21 @@ class Verifier:
         door = self._choose_door(headers, ("user", "node", "app") if demands is None else ("user",))
         return self._get_core().watch(door, headers, callback, demands, create_demands(delegated, scope))
 
+    def events(self, *, on_reset: Callable[[], object]) -> AsyncGenerator[PlatformEvent, None]:
+        """
+        What happened, of the types that this service subscribes to: each event at least once, in order. Asking for the next
+        one acknowledges it; after an error in the loop it comes again, when the events are iterated again. Ends when the
+        verifier is closed. A later iterator takes over from an earlier one. Events revoke nothing: the guards do.
+        `on_reset`, which may be async, is called when events may have been missed, after a restore for example: compare what
+        this service knows of users with `POST /internal/users/lookup`. Called again when it fails. Raises
+        VerifierConfigurationError while this service has no subscription.
+        """
+        return self._get_core().event_reader.read(on_reset)
+
+    def events_sync(self, *, on_reset: Callable[[], object]) -> Generator[PlatformEvent, None, None]:
+        """As `events`, in a thread without an event loop."""
+        return self._get_core().event_reader.read_sync(on_reset)
+
     def read_counts(self) -> dict[Door, dict[VerdictName, int]]:
         """How many requests were accepted, refused and not verified (503) at each door, since the verifier was created."""
         return {door: tally.read() for door, tally in self._tallies.items()}
@@ -610,13 +629,26 @@ class TestVerifier(Verifier):
         if self._core is not None:
             self._core.take_over(change)
 
+    def deliver(self, type: str, subject: EventSubject, data: Mapping[str, object] | None = None) -> "Future[None]":
+        """
+        Delivers an event to `events`. What is returned is done when the service under test has acknowledged it: wait with
+        `.result(seconds)` in a thread, or with `await asyncio.wrap_future(…)`.
+        """
+        time = datetime.now(UTC).isoformat()
+        told = {"id": f"{uuid4()}:{type}", "type": type, "time": time, "subject": asdict(subject), "data": data or {}}
+        return self._service.events.add(told)
+
+    def deliver_reset(self) -> "Future[None]":
+        """Makes `events` call `on_reset`. What is returned is done when that has succeeded."""
+        return self._service.events.add(None)
+
     def set_available(self, is_available: bool) -> None:
         """False makes every verification fail with 503, until the next call with True."""
         self._service.is_available = is_available
 
     def _create_runtime(self) -> Runtime:
         channel = Channel(SharedWorker(), self._service)
-        return Runtime(SYSTEM_CLOCKS, polls=channel, questions=channel)
+        return Runtime(SYSTEM_CLOCKS, polls=channel, questions=channel, events=channel)
 
 
 def _has_green_threads() -> bool:

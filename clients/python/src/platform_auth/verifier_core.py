@@ -35,6 +35,7 @@ from platform_auth.errors import (
     UnavailableError,
     VerificationError,
 )
+from platform_auth.event_reader import EventReader
 from platform_auth.events import Misconfigurations, UnexpectedErrors
 from platform_auth.exchanged_tokens import ExchangedTokens
 from platform_auth.lease import Change, Lease, Ticket
@@ -84,6 +85,8 @@ class VerifierCore:
         service_name = ServiceName(settings.service_name, misconfigurations)
         polls = ServiceClient(runtime, runtime.polls.transport, settings.own_key)
         checks = Checks(clock_check, service_name, misconfigurations)
+        events = ServiceClient(runtime, runtime.events.transport, settings.own_key)
+        self.event_reader = EventReader(settings, runtime, events, checks)
         self._poller = Poller(settings, runtime, polls, lease, uses, checks)
         client = ServiceClient(runtime, runtime.questions.transport, settings.own_key)
         self._token_check = TokenCheck(settings, runtime, client, clock_check, misconfigurations, lease)
@@ -188,8 +191,10 @@ class VerifierCore:
 
     def close(self) -> None:
         """Stops polling and closes the connections: the service is not asked any more."""
+        self.event_reader.close()
         self._runtime.polls.close()
         self._runtime.questions.close()
+        self._runtime.events.close()
 
     def _prepare(self, question: Question[Identity]) -> "Callable[[], Generator[Future[Outcome], Outcome, Outcome]]":
         return lambda: self._questions.ask(question, is_about_change=True)
