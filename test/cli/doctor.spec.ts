@@ -157,6 +157,13 @@ describe('platform-auth doctor', () => {
           () => set('ocr', 'AUTH_APP_KEY', 'pa_app_wrong'),
           broken('ocr.env: ocr → auth', 'The credential in the file is refused.'),
         ],
+        [
+          () => {
+            set('configuration', 'AUTH_APP_ID', platform.variables('recipes').AUTH_APP_ID!);
+            set('configuration', 'AUTH_APP_KEY', platform.variables('recipes').AUTH_APP_KEY!);
+          },
+          broken('configuration.env: configuration → auth', /that of recipes → auth/),
+        ],
         [() => add('mcp', 'OCR_APP_KEY=pa_app_left'), warning('mcp.env', /^It holds OCR_APP_KEY/)],
         [
           () => add('auth', 'LOGGING_SERVICE_URL=http://127.0.0.1:9/logs'),
@@ -205,7 +212,7 @@ describe('platform-auth doctor', () => {
             set('ocr', 'AUTH_APP_ID', platform.variables('recipes').AUTH_APP_ID!);
             set('ocr', 'AUTH_APP_KEY', platform.variables('recipes').AUTH_APP_KEY!);
           },
-          broken('ocr.env: ocr → auth', /that of recipes → auth/),
+          broken('ocr.env: ocr → auth', 'The credential in the file is refused.'),
         ],
       ],
     ];
@@ -395,7 +402,7 @@ describe('platform-auth doctor', () => {
           platform.database.query(`INSERT INTO migrations (timestamp, name) VALUES (9999999999999, 'FromTheFuture')`),
         warning('database', /FromTheFuture/),
       ],
-      [() => setUnused('recipes'), warning('recipes → auth', /^The key was last used on 20.*It is not tried/)],
+      [() => setUnused('recipes'), warning('recipes → auth', /^The key was last used on 20/)],
       [
         () =>
           platform.database.query(
@@ -445,6 +452,9 @@ describe('platform-auth doctor', () => {
       expect(await platform.diagnose(url)).toMatchObject([
         { ...finding, what: expect.stringMatching(/does not hold the new one; the old one works until 20/) },
       ]);
+      set('auth', 'ADMIN_API_KEY', OTHER_SECRET);
+      expect((await platform.diagnose(url)).filter(({ where }) => where === finding.where)).toMatchObject([finding]);
+      set('auth', 'ADMIN_API_KEY', ADMIN_KEY);
       platform.edit('ocr', (text) => text.replace(/^AUTH_APP_KEY=.*\n/m, ''));
       await platform.init();
       // The caller may not have read its file yet.
@@ -469,14 +479,21 @@ describe('platform-auth doctor', () => {
       ]);
     });
 
-    it('does not count as the first use of a key', async () => {
-      await setUnused('ocr');
+    it.each([
+      ['with the admin key', () => undefined],
+      ['without it', () => removeLine('auth', 'ADMIN_API_KEY')],
+    ])('does not count as a use of any key, %s', async (_, edit) => {
+      edit();
+      const read = () =>
+        platform.database.query('SELECT id, last_used_at FROM app_credentials WHERE last_used_at IS NOT NULL');
+      await app.validateApp(platform.headers('ocr', 'auth'), { target: 'auth' }).expect(200);
+      await app.nest.get<AppKeys>(APP_KEYS, { strict: false }).flushLastUsed();
+      const before = await read();
+      expect(before).toHaveLength(1);
+      platform.clock.advance({ minutes: 10 });
       await platform.diagnose(url);
-      await app.nest.close();
-      const [row] = await platform.database.query<{ long: boolean }>(
-        `SELECT last_used_at < now() - interval '30 days' AS long FROM app_credentials ${ofPair('ocr')}`,
-      );
-      expect(row).toEqual({ long: true });
+      await app.nest.get<AppKeys>(APP_KEYS, { strict: false }).flushLastUsed();
+      expect(await read()).toEqual(before);
     });
   });
 

@@ -1,15 +1,15 @@
 // What `doctor` finds without the database: the answers of the running services, and the credentials of a plan. A file
 // of its own, so that `doctor` without --env-dir loads neither TypeORM nor the modules of the service.
 import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
-import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import type { EnvFile } from '../../foundation/config/env-file.js';
 import { UNUSED_DAYS } from '../../foundation/config/limits.js';
+import { computeDigest } from '../../foundation/crypto/secret.js';
 import { describeOldKeyUse, formatPair, isExpiring, isOverlapOpen, isUnused } from '../credential-state.js';
 import { describeCause } from '../failures.js';
 import { HEADER_VALUE, readErrorCode, readJson, sendRequest, type HttpRequest } from '../http-client.js';
 import { JWKS_PATH, type TokenRules } from './environment-files.js';
-import { isDelivered, type Plan, type PlannedPair } from './plan.js';
+import { isDelivered, type Plan, type PlannedPair, type PlannedService } from './plan.js';
 import { toCredentialVariables } from '../../foundation/common/names.js';
 import { OWN_NAME, type PlatformMap } from './platform-map.js';
 
@@ -45,12 +45,9 @@ export interface Checkup {
 }
 
 const SERVICE_TIMEOUT_MS = 5_000;
-/** Polls of /internal/changes are repeated, because a replica under load may lose its lease for a moment (503). */
-const MAX_POLLS = 15;
-const POLL_PAUSE_MS = 200;
 const READ_LOG = `Read the log of ${OWN_NAME}, and run doctor again.`;
 const NOT_TRIED = 'No credential was tried.';
-const NAME_PORT = 'With INTERNAL_PORT set, name that port in the map and with --url. No other credential was tried.';
+const NAME_PORT = 'With INTERNAL_PORT set, name that port in the map and with --url. No credential was looked up.';
 const OTHER_DATABASE = `The service there uses another database: correct --url, or the DATABASE_URL of one of them.`;
 const health = z.object({ details: z.object({ database: z.object({ status: z.string() }) }) });
 const jwks = z.object({ keys: z.array(z.unknown()) });
@@ -59,7 +56,14 @@ const restrictedNodes = z.object({
 });
 const explanation = z.object({ accepted_now: z.boolean() });
 const review = z.object({ weak_settings: z.array(z.object({ variable: z.string(), detail: z.string() })) });
-const verdict = z.object({ valid: z.literal(true), caller: z.string(), target: z.string() });
+const identified = z.object({
+  items: z.array(
+    z.object({ digest: z.string(), kind: z.string(), id: z.string().nullable(), owner: z.string(), live: z.boolean() }),
+  ),
+  searched: z.array(z.string()),
+});
+/** The service accepts no more digests in one request. */
+const MAX_DIGESTS = 32;
 
 /** Calls the running services. When auth does not answer, that is the only finding about auth. */
 export async function callServices(checkup: Checkup): Promise<Finding[]> {
@@ -117,74 +121,89 @@ export async function findServiceAway(url: string): Promise<Finding | undefined>
   return broken(url, `${said}: ${OWN_NAME} runs, and cannot use its database.`, remedy);
 }
 
-/** Presents each pair's credential, as its target would. */
-async function checkCredentials({ plan, url, now, canCompare }: Checkup): Promise<Finding[]> {
-  const found: Finding[] = [];
-  // Before the digests are compared it is unknown whether a validation has side effects. The missing migrations are
-  // already a finding.
-  if (canCompare === false) return found;
-  for (const { file, pairs } of plan.services) {
-    for (const pair of pairs) {
-      const names = toCredentialVariables(pair.target);
-      const [id, key] = [file.get(names.id), file.get(names.key)];
-      if (id === undefined || key === undefined || hasSideEffects(pair, id, now)) continue;
-      const headers = { 'X-Platform-App-Id': id, 'X-Platform-App-Key': key };
-      const finding = (await findRefusal(pair, headers, url)) ?? (await findClosedDoor(pair, headers, url));
-      if (finding) found.push(finding);
-      if (finding?.do === NAME_PORT) return found;
-    }
+/**
+ * Looks up each pair's key by its digest. None is presented to the service: that would be a use, and a daily doctor would
+ * hide that a key is not used any more, or that the new key of a rotation was not delivered.
+ */
+async function checkCredentials({ plan, url, own, now, canCompare }: Checkup): Promise<Finding[]> {
+  // The missing migrations are already a finding.
+  if (canCompare === false) return [];
+  const probe = await ask(`${url}/internal/validate-app`, { method: 'POST', body: {} });
+  if (probe.status !== 401) {
+    const what = `No verdict: ${probe.error ?? `${probe.status} from ${OWN_NAME}`}.`;
+    return [broken(`${url}/internal/validate-app`, what, probe.status === 404 ? NAME_PORT : READ_LOG)];
   }
-  return found;
+  const held = plan.services.flatMap(({ file, pairs }) => pairs.flatMap((pair) => readHeldKey(pair, file)));
+  const keys = await identifyKeys(url, own?.get('ADMIN_API_KEY'), held);
+  if (!keys && canCompare === undefined)
+    return [
+      warning(url, 'No credential was looked up.', 'It needs the database, or an ADMIN_API_KEY that is accepted.'),
+    ];
+  return held.flatMap(({ pair, ...key }) => {
+    const known = keys?.filter(({ digest }) => digest === key.digest);
+    return findRefusal(pair, key, known, now) ?? [];
+  });
 }
 
-/**
- * A validation is a use, which would hide that the new key of a rotation was not delivered, or that a key was unused
- * for long. In both cases the plan has compared the digest instead.
- */
-function hasSideEffects(pair: PlannedPair, id: string, now: Date): boolean {
-  const { credential } = pair;
-  if (!isDelivered(pair) || credential?.app_id !== id) return false;
-  return isOverlapOpen(credential, now) || isUnused(credential, now);
+interface HeldKey {
+  readonly id: string;
+  /** SHA-256 in hexadecimal. */
+  readonly digest: string;
+}
+
+function readHeldKey(pair: PlannedPair, file: PlannedService['file']): (HeldKey & { readonly pair: PlannedPair })[] {
+  const names = toCredentialVariables(pair.target);
+  const [id, key] = [file.get(names.id), file.get(names.key)];
+  if (id === undefined || key === undefined) return [];
+  return [{ pair, id, digest: computeDigest(key).toString('hex') }];
+}
+
+/** @returns undefined without an admin key that the service accepts */
+async function identifyKeys(url: string, adminKey: string | undefined, held: readonly HeldKey[]) {
+  if (adminKey === undefined || !HEADER_VALUE.test(adminKey)) return undefined;
+  const headers = { 'X-Admin-Key': adminKey };
+  const items: z.infer<typeof identified>['items'] = [];
+  for (let start = 0; start < held.length; start += MAX_DIGESTS) {
+    const digests = held.slice(start, start + MAX_DIGESTS).map(({ digest }) => digest);
+    const request = { method: 'POST', headers, body: { digests } };
+    const { data } = identified.safeParse((await ask(`${url}/api/v0/admin/keys/identify`, request)).body);
+    if (!data?.searched.includes('app')) return undefined;
+    items.push(...data.items);
+  }
+  return items;
 }
 
 function formatPlace(pair: PlannedPair): string {
   return `${pair.caller}.env: ${formatPair(pair)}`;
 }
 
-type AppHeaders = Readonly<Record<'X-Platform-App-Id' | 'X-Platform-App-Key', string>>;
-
-async function findRefusal(pair: PlannedPair, headers: AppHeaders, url: string): Promise<Finding | undefined> {
-  const { caller, target } = pair;
+/** @param known what the service knows of the key; undefined when it was not asked, and the database has the verdict */
+function findRefusal(
+  pair: PlannedPair,
+  { id }: HeldKey,
+  known: z.infer<typeof identified>['items'] | undefined,
+  now: Date,
+): Finding | undefined {
+  // The plan does not recognise the previous key, which may be the one in the file; checkKeys() reports the overlap.
+  if (!known && pair.credential?.app_id === id && isOverlapOpen(pair.credential, now)) return undefined;
   const where = formatPlace(pair);
-  const remedy = `Run init, then restart ${caller}.`;
-  const request = { method: 'POST', headers, body: { target } };
-  const { status, body, error } = await ask(`${url}/internal/validate-app`, request);
-  if (error !== undefined) return broken(where, `No verdict: ${error}.`, READ_LOG);
+  const isInDatabase = isDelivered(pair) && pair.credential?.app_id === id;
+  const live = known?.find((key) => key.kind === 'app' && key.live);
+  if (known ? live?.id === id && live.owner === formatPair(pair) : isInDatabase) return undefined;
+  if (live && live.owner !== formatPair(pair))
+    return broken(
+      where,
+      `The credential in the file is that of ${live.owner}.`,
+      `Run init, then restart ${pair.caller}.`,
+    );
   // The plan compared this key with the database that the file names, so the running service uses another one.
-  if (status === 401 && isDelivered(pair) && pair.credential?.app_id === headers['X-Platform-App-Id'])
-    return broken(where, `The key is valid in the database of ${OWN_NAME}.env, and ${url} refuses it.`, OTHER_DATABASE);
-  if (status === 401) return broken(where, 'The credential in the file is refused.', remedy);
-  if (status !== 200)
-    return broken(where, `No verdict: ${status} from ${OWN_NAME}.`, status === 404 ? NAME_PORT : READ_LOG);
-  const { data } = verdict.safeParse(body);
-  if (data?.caller === caller && data.target === target) return undefined;
-  const found = data ? `that of ${data.caller} → ${data.target}` : 'not confirmed as that of any pair';
-  return broken(where, `The credential in the file is ${found}.`, remedy);
-}
-
-/** Polls as the caller's verifier does, which accepts nothing from its cache without an answer. */
-async function findClosedDoor(pair: PlannedPair, headers: AppHeaders, url: string): Promise<Finding | undefined> {
-  if (pair.target !== OWN_NAME) return undefined;
-  let said = '';
-  for (let attempt = 1; attempt <= MAX_POLLS; attempt += 1) {
-    const { status, error } = await ask(`${url}/internal/changes`, { method: 'POST', headers, body: {} });
-    if (status === 200) return undefined;
-    said = error === undefined ? `answers ${status}` : `does not answer: ${error}`;
-    await sleep(POLL_PAUSE_MS);
-  }
-  const effect = `A verifier in ${pair.caller} has to ask for each request.`;
-  const what = `The credential in the file is valid, but /internal/changes ${said}. ${effect}`;
-  return broken(formatPlace(pair), what, READ_LOG);
+  if (known && isInDatabase)
+    return broken(
+      where,
+      `The key is valid in the database of ${OWN_NAME}.env, and not at the service.`,
+      OTHER_DATABASE,
+    );
+  return broken(where, 'The credential in the file is refused.', `Run init, then restart ${pair.caller}.`);
 }
 
 /**
@@ -339,11 +358,10 @@ export function* checkKeys(
       yield warning(where, what, `Add the pair to the map, or run ${command} --prune.`);
     }
     if (isUnused(credential, now)) {
-      const use =
+      const what =
         last_used_at === null
           ? `The key was not used once in more than ${UNUSED_DAYS} days.`
           : `The key was last used on ${last_used_at.slice(0, 10)}.`;
-      const what = `${use} It is not tried, because a trial would be a use.`;
       const remedy = `If ${caller} no longer calls ${target}, remove the pair from the map and run ${command} --prune.`;
       yield warning(where, what, remedy);
     }
