@@ -1,4 +1,5 @@
 // How commands are added, and how their options are parsed.
+import { userInfo } from 'node:os';
 import { Command, InvalidArgumentError } from 'commander';
 import { isId } from '../foundation/common/ids.js';
 import { isRestriction, SERVICE_NAME_FORMAT } from '../foundation/common/names.js';
@@ -116,4 +117,13 @@ export function createNumberParser(min: number, max: number): (text: string) => 
     if (/^\d{1,9}$/.test(text) && Number(text) >= min && Number(text) <= max) return Number(text);
     throw new InvalidArgumentError(`It must be a whole number from ${min} to ${max}.`);
   };
+}
+
+/** @returns who runs the command, for the audit log: the numeric id when the user has no entry, as in many containers */
+export function readSystemUser(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return String(process.getuid?.());
+  }
 }

@@ -4,7 +4,7 @@ import { reportFailure } from './failures.js';
 import type { Output } from './terminal.js';
 import { addDevCommand } from './dev/dev.command.js';
 import { addApplyCommand } from './platform/apply.command.js';
-import { addCheckpointCommand, addVerifyCommand } from './database/audit-seals.command.js';
+import { addAcknowledgeCommand, addCheckpointCommand, addVerifyCommand } from './database/audit-seals.command.js';
 import {
   addExportCommand,
   addImportCommand,
@@ -61,6 +61,7 @@ export function createProgram(version: string, output: Output): Command {
   addLeakedCommand(root);
   const audit = addAuditCommand(root);
   addVerifyCommand(audit);
+  addAcknowledgeCommand(audit);
   addCheckpointCommand(audit);
   addAuditExportCommand(audit);
   addEventsCommands(root);

@@ -4,6 +4,7 @@
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { TypeOrmModule } from '@nestjs/typeorm';
+import { DataSource } from 'typeorm';
 import { AppCredentialsModule } from '../../domain/app-credentials/app-credentials.module.js';
 import { AppCredentialsService } from '../../domain/app-credentials/app-credentials.service.js';
 import { AuditLog } from '../../domain/audit/audit-log.js';
@@ -38,6 +39,7 @@ export interface Services {
   readonly signingKeys: SigningKeyOperations;
   readonly accounts: AccountTransfer;
   readonly audit: AuditLog;
+  readonly dataSource: DataSource;
   readonly databaseClock: DatabaseClock;
 }
 
@@ -76,6 +78,7 @@ export async function withServices<Result>(
       signingKeys: context.get(SigningKeyOperations),
       accounts: context.get(AccountTransfer),
       audit: context.get(AuditLog, { strict: false }),
+      dataSource: context.get(DataSource, { strict: false }),
       databaseClock: context.get(DatabaseClock, { strict: false }),
     });
   } catch (error) {

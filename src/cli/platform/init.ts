@@ -1,5 +1,4 @@
 import { mkdirSync } from 'node:fs';
-import { userInfo } from 'node:os';
 import { COMMAND_LINE, type Actor } from '../../foundation/access/actor.js';
 import { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
 import { Clock } from '../../foundation/common/clock.js';
@@ -10,6 +9,7 @@ import { computeDigest, generateSecret, isSameDigest } from '../../foundation/cr
 import { withClient } from '../../foundation/database/connection-check.js';
 import { withAdvisoryLock, LOCKS } from '../../foundation/database/locks.js';
 import { readSchemaState } from '../../foundation/database/migrate.js';
+import { readSystemUser } from '../command-options.js';
 import { CommandFailedError, announceIfSlow, say, type Confirm } from '../terminal.js';
 import { migrateWatched, withServices, type Services } from '../database/database-services.js';
 import {
@@ -154,15 +154,6 @@ async function refuseStrangeFolder(envDir: string, databaseUrl: string): Promise
       `If the file is lost, write DATABASE_URL, SECRET_KEY, MASTER_KEY, ADMIN_API_KEY and AUDIT_SEAL_KEY of the running service into ${own.path} (mode 0600), and run init again.`,
     'strange_env_dir',
   );
-}
-
-/** @returns the numeric id when the user has no entry, as in many containers */
-function readSystemUser(): string {
-  try {
-    return userInfo().username;
-  } catch {
-    return String(process.getuid?.());
-  }
 }
 
 /** @throws {CommandFailedError} when the file holds a SECRET_KEY that the service would refuse */

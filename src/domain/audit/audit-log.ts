@@ -164,7 +164,7 @@ export class AuditLog implements EntitySubscriberInterface {
 /** Excludes refusals, which have metrics of their own, and events of the command line and of batches. */
 function isCountedAct(event: AuditEventName): boolean {
   const isRefusal = (COUNTED_EVENTS as readonly AuditEventName[]).includes(event);
-  return !isRefusal && !/^(signing_key|users)\.|\.first_used$/.test(event);
+  return !isRefusal && !/^(signing_key|users|audit)\.|\.first_used$/.test(event);
 }
 
 function buildQuery(filter: AuditFilter, limit: number, after: Position | undefined) {

@@ -191,6 +191,7 @@ export const EVENT_MAPPINGS: Readonly<Record<AuditEventName, ToEvents | null>> =
   'token.exchange.first_used': null,
   'token.exchange.refused': null,
   'users.exported': null,
+  'audit.finding.acknowledged': null,
 };
 
 /** The audit events whose rows EventCopy reads. */

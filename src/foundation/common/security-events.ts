@@ -67,6 +67,7 @@ export const AUDIT_EVENT_NAMES = [
   'users.import_started',
   'users.imported',
   'users.exported',
+  'audit.finding.acknowledged',
   ...KEY_EVENT_NAMES,
 ] as const;
 export type AuditEventName = (typeof AUDIT_EVENT_NAMES)[number];

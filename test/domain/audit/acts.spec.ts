@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Test as SupertestRequest } from 'supertest';
 import { CountedRefusals } from '../../../src/domain/audit/counted-refusals.js';
 import { AUDIT_EVENT_NAMES } from '../../../src/foundation/common/security-events.js';
+import type { Verification } from '../../../src/domain/audit/seals/seal-verifier.js';
 import { AuditJob, SealJob } from '../../../src/domain/maintenance/jobs.js';
 import { APP_KEYS, type AppKeys } from '../../../src/domain/app-credentials/app-credentials.service.js';
 import { NODE_KEYS, type NodeKeys } from '../../../src/domain/nodes/nodes.service.js';
@@ -422,6 +423,20 @@ describe('the audit log', () => {
       { event: 'users.import_started' },
     ]);
     expect(rows[1]!.subject).toBe(rows[2]!.subject);
+  });
+
+  it('has a row for a finding of "audit verify" that an operator acknowledged', async () => {
+    await app.nest.get(SealJob).sealNewRows();
+    const cli = http.with({
+      DATABASE_URL: app.database.url,
+      AUDIT_SEAL_KEY: 'another-Kq3vYt8sLw2nXz5rBd7fGh1jMp4cQe6u',
+    });
+    const { stdout } = await cli.run('audit', 'verify', '--json');
+    const { name } = (JSON.parse(stdout) as Verification).findings[0]!;
+    await cli.ok('audit', 'acknowledge', name, '--reason', 'the key is lost', '--as', 'alice');
+    expect(await recorded(app, { event: 'audit.finding.acknowledged' })).toMatchObject([
+      { actor: { door: 'cli', id: null }, subject: name, details: { reason: 'the key is lost', operator: 'alice' } },
+    ]);
   });
 
   it('has one row for each act on a subscription to events, and for a deletion that a service acknowledges', async () => {

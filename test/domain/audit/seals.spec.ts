@@ -187,6 +187,64 @@ describe('platform-auth audit verify', () => {
     expect(await auditor.findings()).toEqual([backdated, forged, ahead].map((id) => `inserted ${id}`).sort());
   });
 
+  it('fails only for new findings once the others are acknowledged with the key', async () => {
+    const [backdated, forged] = [randomUUID(), randomUUID()];
+    await sealedRows(2);
+    await tamper(app.database, insertion(backdated, `now() - interval '1 hour'`));
+    await seal(app);
+    const [finding] = (await auditor.verify()).findings;
+    const acknowledge = ['audit', 'acknowledge', finding!.name, '--reason', 'ticket 481', '--as', 'alice'];
+    const known = { ...finding, acknowledged_by: 'alice', reason: 'ticket 481' };
+    expect(await auditor.cli.ok(...acknowledge)).toBe(`Acknowledged: ${finding!.name}.\n`);
+    expect(await auditor.verify()).toMatchObject({ findings: [], acknowledged: [known], waiting: 1 });
+    await seal(app);
+    expect(await auditor.verify()).toMatchObject({ findings: [], acknowledged: [known], waiting: 0 });
+    expect(await auditor.cli.ok('audit', 'verify')).toContain('ticket 481');
+    expect(await auditor.cli.ok(...acknowledge)).toBe('Acknowledged: nothing new.\n');
+    const rows = await app.database.query(
+      `SELECT details ->> 'reason' AS reason FROM audit_events WHERE subject = $1`,
+      [finding!.name],
+    );
+    expect(rows).toEqual([{ reason: 'ticket 481' }]);
+
+    await tamper(app.database, insertion(forged, `now() - interval '1 hour'`));
+    await seal(app);
+    const [second] = (await auditor.verify()).findings;
+    expect(second).toMatchObject({ kind: 'inserted', row: forged });
+    // An attacker with the database and without the key copies the row of the other acknowledgement.
+    await app.database.query(
+      `INSERT INTO audit_events (id, time, event, actor_door, count, subject, details)
+       SELECT gen_random_uuid(), now(), event, actor_door, count, $2, details FROM audit_events WHERE subject = $1`,
+      [finding!.name, second!.name],
+    );
+    await seal(app);
+    expect(await auditor.findings()).toEqual([`inserted ${forged}`]);
+    expect(await auditor.cli.fails('audit', 'acknowledge', 'inserted-0', '--reason', 'x')).toContain('no finding');
+  });
+
+  it('fails again when what was acknowledged is changed once more, or its acknowledgement is', async () => {
+    const [changed] = await sealedRows(2);
+    const change = (address: string) =>
+      tamper(app.database, `UPDATE audit_events SET address = '${address}' WHERE id = '${changed}'`);
+    await change('203.0.113.9');
+    const [finding] = (await auditor.verify()).findings;
+    await auditor.cli.ok('audit', 'acknowledge', finding!.name, '--reason', 'a test of ours');
+    await seal(app);
+    expect(await auditor.findings()).toEqual([]);
+    await change('203.0.113.10');
+    expect(await auditor.findings()).toEqual([`changed ${changed}`]);
+    await change('203.0.113.9');
+    expect(await auditor.findings()).toEqual([]);
+    const [row] = await app.database.query<{ id: string }>('SELECT id FROM audit_events WHERE subject = $1', [
+      finding!.name,
+    ]);
+    await tamper(
+      app.database,
+      `UPDATE audit_events SET details = details || '{"reason": "another"}' WHERE id = '${row!.id}'`,
+    );
+    expect(await auditor.findings()).toEqual([`changed ${changed}`, `changed ${row!.id}`].sort());
+  });
+
   it('names seals that were changed or deleted, and seals under another key', async () => {
     for (let seals = 0; seals < 4; seals += 1) await sealedRows(1);
     expect(await auditor.verify()).toMatchObject({ seals: 5, findings: [] });

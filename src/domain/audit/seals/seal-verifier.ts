@@ -2,8 +2,8 @@
  * `audit verify` follows the chain of seals from its beginning, compares the rows of the audit log with it, and reports
  * every difference. test/domain/audit/seals.spec.ts has a test for each kind of finding.
  */
-import { AUDIT_EVENT_NAMES } from '../../../foundation/common/security-events.js';
-import { isSameDigest } from '../../../foundation/crypto/secret.js';
+import { AUDIT_EVENT_NAMES, type AuditEventName } from '../../../foundation/common/security-events.js';
+import { computeDigest, isSameDigest } from '../../../foundation/crypto/secret.js';
 import { COUNTED_EVENTS } from '../counted-refusals.js';
 import {
   BEFORE_FIRST_SEAL,
@@ -15,6 +15,7 @@ import {
   MAX_FINDINGS,
   digestEntries,
   parseCheckpoint,
+  type Acknowledgement,
   type SealContent,
   type SealEntry,
   type SealKey,
@@ -33,6 +34,8 @@ type FindingKind =
   | 'checkpoint';
 
 export interface Finding {
+  /** The same in every run, until what was found changes. */
+  readonly name: string;
   readonly kind: FindingKind;
   readonly seal: number | null;
   readonly row: string | null;
@@ -40,11 +43,49 @@ export interface Finding {
   readonly what: string;
 }
 
-class Findings {
-  readonly all: Finding[] = [];
+/** A finding that an operator has looked at. */
+interface AcknowledgedFinding extends Finding {
+  readonly acknowledged_by: string;
+  readonly acknowledged_at: string;
+  readonly reason: string;
+}
 
-  report(kind: FindingKind, { seal = null, row = null, time = null, what }: Partial<Finding> & { what: string }): void {
-    if (this.all.length < MAX_FINDINGS) this.all.push({ kind, seal, row, time, what });
+type Report = Partial<Omit<Finding, 'name'>> & {
+  readonly what: string;
+  /** The present state of what was tampered with: another change of it is another finding. */
+  readonly state: string;
+};
+
+const NAME_LENGTH = 12;
+
+class Findings {
+  readonly open: Finding[] = [];
+  readonly acknowledged: AcknowledgedFinding[] = [];
+  private acknowledgements: ReadonlyMap<string, Acknowledgement> = new Map();
+
+  /** Ignores rows without a valid HMAC: an attacker who can write to the database cannot acknowledge without the key. */
+  async readAcknowledgements(query: Query, keys: SealKeys): Promise<void> {
+    const all = await query<Acknowledgement & { mac: string }>(ACKNOWLEDGEMENTS, [ACKNOWLEDGED]);
+    const valid = all.filter((each) => {
+      const mac = Buffer.from(each.mac, 'hex');
+      return [...keys.values()].some((key) => isSameDigest(key.computeAcknowledgementMac(each), mac));
+    });
+    this.acknowledgements = new Map(valid.map((each) => [each.finding, each]));
+  }
+
+  get acknowledgedCount(): number {
+    return this.acknowledgements.size;
+  }
+
+  report(kind: FindingKind, { seal = null, row = null, time = null, what, state }: Report): void {
+    const digest = computeDigest(JSON.stringify([kind, row ?? seal, state])).toString('hex');
+    const name = `${kind}-${digest.slice(0, NAME_LENGTH)}`;
+    const finding = { name, kind, seal, row, time, what };
+    const known = this.acknowledgements.get(name);
+    if (known) {
+      const { operator, at, reason } = known;
+      this.acknowledged.push({ ...finding, acknowledged_by: operator, acknowledged_at: at, reason });
+    } else if (this.open.length < MAX_FINDINGS) this.open.push(finding);
   }
 }
 
@@ -67,7 +108,8 @@ interface FoundRow {
   readonly canonical: string;
 }
 
-const TIME = `to_char(logged.time, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS time`;
+const UTC_TIME = `to_char(logged.time, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+const TIME = `${UTC_TIME} AS time`;
 
 /**
  * The lock prevents retention from dropping a month that the snapshot contains. JIT is off because it would compile the
@@ -84,6 +126,8 @@ const FORCE_LOOKUPS =
   'SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off';
 const ALLOW_SCANS = 'SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on; SET LOCAL enable_seqscan = on';
 
+export const ACKNOWLEDGED: AuditEventName = 'audit.finding.acknowledged';
+
 const MONTHS = `SELECT to_char(starts, 'YYYY-MM') AS name FROM audit_events_months()`;
 
 const LISTED_ROWS = `SELECT logged.id, listed.micros::text, logged.event, ${TIME},
@@ -92,6 +136,11 @@ const LISTED_ROWS = `SELECT logged.id, listed.micros::text, logged.event, ${TIME
   FROM unnest($1::uuid[], $2::bigint[]) AS listed (id, micros) JOIN audit_events AS logged
     ON logged.id = listed.id AND logged.time = CASE WHEN listed.micros = 9223372036854775807 THEN 'infinity'
       ELSE 'epoch'::timestamptz + listed.micros * interval '1 microsecond' END`;
+
+const ACKNOWLEDGEMENTS = `SELECT subject AS finding, details ->> 'operator' AS operator, details ->> 'reason' AS reason,
+    details ->> 'mac' AS mac, ${UTC_TIME} AS at FROM audit_events AS logged
+  WHERE event = $1 AND num_nonnulls(subject, details ->> 'operator', details ->> 'reason', details ->> 'mac') = 4
+  ORDER BY logged.time DESC`;
 
 const BY_ID = `SELECT logged.id, ${TIME} FROM audit_events AS logged WHERE logged.id = ANY ($1::uuid[])`;
 
@@ -103,11 +152,11 @@ const UNLISTED_ROWS = `WITH listed AS MATERIALIZED (
     SELECT encode(substring(entries FROM 56 * n + 1 FOR 16), 'hex')::uuid AS id,
       ('x' || encode(substring(entries FROM 56 * n + 17 FOR 8), 'hex'))::bit(64)::bigint AS micros
     FROM audit_seal_entries, generate_series(0, length(entries) / 56 - 1) AS n)
-  (SELECT logged.id, ${TIME} FROM audit_events AS logged
+  (SELECT logged.id, ${TIME}, ${CANONICAL_ROW} AS canonical FROM audit_events AS logged
    WHERE ${IS_SEALED} AND NOT EXISTS (SELECT FROM listed WHERE listed.id = logged.id AND listed.micros = ${MICROS})
    LIMIT $3)
   UNION ALL
-  (SELECT logged.id, ${TIME} FROM audit_events AS logged, audit_settings
+  (SELECT logged.id, ${TIME}, ${CANONICAL_ROW} AS canonical FROM audit_events AS logged, audit_settings
    WHERE logged.epoch > audit_settings.epoch
      OR (logged.epoch = audit_settings.epoch AND logged.xid >= pg_snapshot_xmax(pg_current_snapshot()))
    LIMIT $3)`;
@@ -130,6 +179,7 @@ export interface Verification {
   readonly sealed_until: string | null;
   readonly waiting: number;
   readonly findings: readonly Finding[];
+  readonly acknowledged: readonly AcknowledgedFinding[];
 }
 
 const MIN_ROW_BATCH_SIZE = 2_000;
@@ -194,7 +244,7 @@ class SealChain {
       ? `Seal ${number} is not the one of the checkpoint: the chain up to it was rewritten.`
       : `Seal ${number} of the checkpoint is missing: the log was rewritten, or the database was restored from an ` +
         'older backup.';
-    this.findings.report('checkpoint', { seal: number, what });
+    this.findings.report('checkpoint', { seal: number, what, state: seal?.mac.toString('hex') ?? 'missing' });
   }
 
   private async readDrops(): Promise<void> {
@@ -208,7 +258,7 @@ class SealChain {
   private isNext(expected: number, found: number): boolean {
     if (found === expected) return true;
     const which = found - expected === 1 ? `Seal ${expected} is` : `Seals ${expected} to ${found - 1} are`;
-    this.findings.report('seal_missing', { seal: expected, what: `${which} missing.` });
+    this.findings.report('seal_missing', { seal: expected, what: `${which} missing.`, state: String(found) });
     return false;
   }
 
@@ -216,17 +266,19 @@ class SealChain {
   private verifySeal(stored: StoredSeal, previous: string | undefined): SealContent | undefined {
     const seal = Number(stored.number);
     const content = parseContent(stored);
+    const state = `${stored.mac.toString('hex')} ${stored.content}`;
     const key = content && this.keys.get(content.key);
     if (content && !key) {
-      this.findings.report('other_key', { seal, what: `Seal ${seal} names a key that was not given: ${content.key}.` });
+      const what = `Seal ${seal} names a key that was not given: ${content.key}.`;
+      this.findings.report('other_key', { seal, what, state });
       return undefined;
     }
     if (!key?.hasSealed(stored)) {
-      this.findings.report('seal_changed', { seal, what: `Seal ${seal} was changed.` });
+      this.findings.report('seal_changed', { seal, what: `Seal ${seal} was changed.`, state });
       return undefined;
     }
     if (content?.number === seal && (previous === undefined || content.previous === previous)) return content;
-    this.findings.report('seal_changed', { seal, what: `Seal ${seal} does not follow the seal before it.` });
+    this.findings.report('seal_changed', { seal, what: `Seal ${seal} does not follow the seal before it.`, state });
     return undefined;
   }
 
@@ -241,7 +293,8 @@ class SealChain {
     if (entries !== null && digestEntries(entries) === seal.entries)
       return decodeEntries(entries).map((entry) => ({ ...entry, seal }));
     const what = `The list of rows of seal ${number} ${entries ? 'was changed' : 'is missing'}.`;
-    this.findings.report('seal_changed', { seal: number, what });
+    const state = entries ? digestEntries(entries) : 'missing';
+    this.findings.report('seal_changed', { seal: number, what, state });
     return [];
   }
 }
@@ -272,6 +325,7 @@ export class SealVerifier {
 
   /** @param checkpoint a line of `audit checkpoint` that was kept outside of the database */
   async verifyLog(checkpoint?: string): Promise<Verification> {
+    await this.findings.readAcknowledgements(this.query, this.keys);
     for (const { name } of await this.query<{ name: string }>(MONTHS)) this.months.add(name);
     await this.query(FORCE_LOOKUPS);
     for await (const listed of this.chain.readBatches()) await this.verifyRows(listed);
@@ -279,7 +333,7 @@ export class SealVerifier {
     if (checkpoint !== undefined) await this.chain.compareWithCheckpoint(checkpoint);
     for (const [month, count] of this.missingByMonth) {
       const what = `The month ${month} is missing, with ${count} rows, and retention did not drop it.`;
-      this.findings.report('month_missing', { what });
+      this.findings.report('month_missing', { what, state: `${month} ${count}` });
     }
     const { last, rows, droppedMonths } = this.chain;
     const sealed = (last?.through ? last.from : last?.to) ?? BEFORE_FIRST_SEAL;
@@ -292,7 +346,8 @@ export class SealVerifier {
       dropped_months: droppedMonths,
       sealed_until: sealed.at,
       waiting: row?.waiting ?? 0,
-      findings: this.findings.all,
+      findings: this.findings.open,
+      acknowledged: this.findings.acknowledged,
     };
   }
 
@@ -311,7 +366,7 @@ export class SealVerifier {
   }
 
   private verifyRow({ id, mac, seal }: ListedRow, row: FoundRow): void {
-    const at = { seal: seal.number, row: id, time: row.time };
+    const at = { seal: seal.number, row: id, time: row.time, state: row.canonical };
     const found = this.keys.get(seal.key)?.computeRowMac(row.canonical);
     if (!found || !isSameDigest(found, mac)) {
       this.findings.report('changed', { ...at, what: 'The row was changed after it was sealed.' });
@@ -340,19 +395,22 @@ export class SealVerifier {
       if (time !== undefined) {
         this.movedRows.add(id);
         const what = `The row was moved: its time was ${sealed} when it was sealed.`;
-        this.findings.report('reordered', { ...at, time, what });
+        this.findings.report('reordered', { ...at, time, what, state: time });
       } else if (this.months.has(month)) {
-        this.findings.report('missing', { ...at, time: sealed, what: 'The row was deleted after it was sealed.' });
+        const what = 'The row was deleted after it was sealed.';
+        this.findings.report('missing', { ...at, time: sealed, what, state: sealed });
       } else this.missingByMonth.set(month, (this.missingByMonth.get(month) ?? 0) + 1);
     }
   }
 
   private async findInserted({ epoch, snapshot }: EpochSnapshot): Promise<void> {
-    const values = [epoch, snapshot, MAX_FINDINGS];
-    for (const { id, time } of await this.query<{ id: string; time: string }>(UNLISTED_ROWS, values)) {
+    // The limit leaves room for the acknowledged rows, so that they do not hide new ones.
+    const values = [epoch, snapshot, MAX_FINDINGS + this.findings.acknowledgedCount];
+    const rows = await this.query<{ id: string; time: string; canonical: string }>(UNLISTED_ROWS, values);
+    for (const { id, time, canonical } of rows) {
       if (this.movedRows.has(id)) continue;
       const what = 'No seal lists the row, although the rows around it are sealed.';
-      this.findings.report('inserted', { row: id, time, what });
+      this.findings.report('inserted', { row: id, time, what, state: canonical });
     }
   }
 }

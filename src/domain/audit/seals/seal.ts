@@ -58,6 +58,15 @@ export interface SealEntry {
   readonly mac: Buffer;
 }
 
+/** An operator has looked at a finding of `audit verify`. Its row in the audit log holds it with an HMAC. */
+export interface Acknowledgement {
+  /** The name of the finding. */
+  readonly finding: string;
+  readonly operator: string;
+  readonly reason: string;
+  readonly at: string;
+}
+
 /**
  * All columns of a row of `audit_events AS logged` as one text, in UTC. Null columns are missing, so that a column that
  * is added later does not change the text of existing rows.
@@ -100,6 +109,11 @@ export class SealKey {
 
   computeSealMac(content: string): Buffer {
     return computeMac(this.key, `seal\n${content}`);
+  }
+
+  /** Needs the key, because a superuser of the database could otherwise acknowledge what it changed. */
+  computeAcknowledgementMac({ finding, operator, reason }: Omit<Acknowledgement, 'at'>): Buffer {
+    return computeMac(this.key, `acknowledgement\n${JSON.stringify([finding, operator, reason])}`);
   }
 
   hasSealed({ content, mac: stored }: StoredSeal): boolean {
