@@ -129,7 +129,7 @@ function readExchange(body: Buffer | undefined) {
   const grantType = read('grant_type') ?? refuseField('/grant_type', 'must be sent');
   if (grantType !== GRANT_TYPE) throw new ProblemException(problems.unsupportedGrantType);
   for (const name of ['resource', 'actor_token', 'actor_token_type'])
-    if (form.has(name)) refuseField(`/${name}`, 'is not supported');
+    if (read(name) !== undefined) refuseField(`/${name}`, 'is not supported');
   if (read('subject_token_type') !== ACCESS_TOKEN) refuseField('/subject_token_type', `must be ${ACCESS_TOKEN}`);
   const requested = read('requested_token_type');
   if (requested !== undefined && requested !== ACCESS_TOKEN)

@@ -186,6 +186,12 @@ describe('tokens for users at the next service (RFC 8693)', () => {
       expectOAuthError(await first.ask(tokens.access_token, second.name, change), error, problem);
     });
 
+    it('takes fields without a value as left out (RFC 6749 §3.2)', async () => {
+      const [first, second] = callers();
+      const empty = { resource: '', actor_token: '', actor_token_type: '', requested_token_type: '', scope: '' };
+      await first.exchanges(tokens.access_token, second, empty);
+    });
+
     it('refuses a second audience', async () => {
       const [first, second, third] = callers();
       const form = new URLSearchParams({ grant_type: GRANT, subject_token: 'x', subject_token_type: TYPE });
