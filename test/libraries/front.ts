@@ -42,8 +42,9 @@ export class Front {
     const answer = await fetch(this.serviceUrl + url, { method, headers: forwarded, ...(body && { body }) });
     const type = answer.headers.get('content-type') ?? 'text/plain';
     const text = await answer.text();
+    const challenge = answer.headers.get('www-authenticate');
     response
-      .writeHead(answer.status, { 'Content-Type': type })
+      .writeHead(answer.status, { 'Content-Type': type, ...(challenge && { 'WWW-Authenticate': challenge }) })
       .end(url.endsWith('/jwks.json') ? this.addKeys(text) : text);
   }
 

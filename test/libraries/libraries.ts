@@ -22,13 +22,34 @@ export interface Library {
   readonly isStrict: boolean;
 }
 
-export function prepareLibraries(cleanup: Cleanup): Library[] {
-  return [
-    { name: 'jose', isStrict: true, command: () => ({ script: resolve('dist/examples/standard-libraries/jose.js') }) },
-    preparePyJwt(),
-    ...prepareGo(cleanup),
-    prepareSpring(cleanup),
-  ];
+export interface Libraries {
+  /** They verify access tokens, at `/`. */
+  readonly verifiers: readonly Library[];
+  /** They exchange access tokens, at `/`; Spring does both, and exchanges at `/exchanged`. */
+  readonly exchangers: readonly Library[];
+}
+
+export function prepareLibraries(cleanup: Cleanup): Libraries {
+  const makeGo = prepareGo(cleanup);
+  return {
+    verifiers: [
+      {
+        name: 'jose',
+        isStrict: true,
+        command: () => ({ script: resolve('dist/examples/standard-libraries/jose.js') }),
+      },
+      prepareFlask('PyJWT', 'pyjwt_service'),
+      makeGo('keyfunc (Go)', 'keyfunc'),
+      makeGo('jwx (Go)', 'jwx'),
+      makeGo('go-oidc', 'oidc'),
+      prepareSpring(cleanup),
+    ],
+    exchangers: [
+      prepareOauth4webapi(),
+      prepareFlask('Authlib', 'authlib_service'),
+      makeGo('zitadel/oidc (Go)', 'zitadel'),
+    ],
+  };
 }
 
 /** A second service with jose, which accepts only other services on behalf of users. */
@@ -49,31 +70,41 @@ export async function startLibrary(
   return server.start();
 }
 
-function preparePyJwt(): Library {
+function prepareOauth4webapi(): Library {
+  const cwd = join(EXAMPLES, 'node');
+  const library = { name: 'oauth4webapi', isStrict: true };
+  const obstacle = findObstacle(() => run('npm', ['ci', '--silent', '--ignore-scripts'], cwd));
+  return obstacle === undefined
+    ? { ...library, command: () => ({ script: join(cwd, 'oauth4webapi.js') }) }
+    : { ...library, obstacle };
+}
+
+function prepareFlask(name: string, app: string): Library {
   const python = prepareVerifierPython();
   return {
-    name: 'PyJWT',
+    name,
     isStrict: true,
     command: (port) => ({
       program: python,
       flags: ['-B', '-m'],
       script: 'flask',
-      words: ['--app', 'pyjwt_service', 'run', '--port', String(port)],
+      words: ['--app', app, 'run', '--port', String(port)],
       cwd: EXAMPLES,
     }),
   };
 }
 
-function prepareGo(cleanup: Cleanup): Library[] {
+/** One program, whose argument names the library. */
+function prepareGo(cleanup: Cleanup): (name: string, script: string) => Library {
   const cwd = join(EXAMPLES, 'go');
   const program = join(makeTemporaryFolder(cleanup, 'go'), 'service');
   const obstacle = findObstacle(() => run('go', ['mod', 'download'], cwd));
   if (obstacle === undefined) run('go', ['build', '-o', program, '.'], cwd);
-  return Object.entries({ keyfunc: 'keyfunc (Go)', jwx: 'jwx (Go)', oidc: 'go-oidc' }).map(([script, name]) => ({
+  return (name, script) => ({
     name,
     isStrict: true,
     ...(obstacle === undefined ? { command: () => ({ program, script }) } : { obstacle }),
-  }));
+  });
 }
 
 /** Compiled without Maven's plugins, which would be fetched too. */

@@ -1,5 +1,6 @@
 // Runs each service of examples/standard-libraries with its real library before the built service: which tokens it accepts and
-// refuses, how it finds a new signing key, and what it answers in an outage. The last line counts.
+// refuses, how it finds a new signing key, what it answers in an outage, and how it reads the answers to an exchange. The last
+// line counts.
 import { execFileSync } from 'node:child_process';
 import { resolve } from 'node:path';
 import { ApiClient } from '../../tools/api-client.js';
@@ -16,6 +17,7 @@ import { DELEGATED_TARGET, makeTestKeys, type TestTokens } from './tokens.js';
 
 const CLI = resolve('dist/service/platform-auth.js');
 const PERSON = { email: 'alice@example.org', password: 'correct horse battery' };
+const SCOPE = 'documents:read';
 const SHORT_AGE_SECONDS = '2';
 
 interface World {
@@ -49,6 +51,7 @@ async function makeWorld(cleanup: Cleanup): Promise<World> {
   const client = new ApiClient(service.url, secrets.ADMIN_API_KEY);
   await client.register(PERSON);
   const app = await client.issueAppCredential({ caller: 'recipes', target: 'auth' });
+  await client.issueAppCredential({ caller: 'recipes', target: DELEGATED_TARGET, scopes: [SCOPE], for_users: true });
   const metadata = (await (await fetch(`${front.url}/.well-known/oauth-authorization-server`)).json()) as {
     issuer: string;
     jwks_uri: string;
@@ -133,7 +136,7 @@ async function checkTokens({ tokens, client }: World, running: readonly Running[
 
 async function checkDelegated(world: World, running: readonly Running[]): Promise<void> {
   const { good, withoutScope, wrong } = world.tokens.delegated;
-  const spring = running.filter(({ library }) => library.name === 'Spring Security');
+  const spring = running.filter(({ library }) => !library.isStrict);
   const judges = [...(await startAll(world, [JOSE_DELEGATED])), ...spring].map(({ library, url }) => ({
     library,
     url: `${url}/delegated`,
@@ -142,6 +145,57 @@ async function checkDelegated(world: World, running: readonly Running[]): Promis
   await checkEach(judges, 'answers 403 to one without the scope', (url) => expectStatus(url, withoutScope, 403));
   for (const { name, token } of wrong)
     await checkEach(judges, `refuses a delegated token ${name}`, (url) => expectFinally(url, token, 401));
+}
+
+async function askExchange(
+  url: string,
+  token: string,
+  wish: Readonly<Record<string, string>> = {},
+): Promise<{ status: number; body: { access_token?: string; scope?: string; error?: string } }> {
+  const query = new URLSearchParams({ audience: DELEGATED_TARGET, scope: SCOPE, ...wish });
+  const answer = await fetch(`${url}?${query}`, { headers: { Authorization: `Bearer ${token}` } });
+  const text = await answer.text();
+  return { status: answer.status, body: text ? (JSON.parse(text) as { access_token?: string }) : {} };
+}
+
+async function expectRefusal(answer: ReturnType<typeof askExchange>, status: number, error?: string): Promise<void> {
+  const found = await answer;
+  if (found.status !== status || (error !== undefined && found.body.error !== error))
+    throw new Error(`${found.status} ${JSON.stringify(found.body)} instead of ${status} ${error}`);
+}
+
+/** What the clients of other hands read in the answers of POST /internal/token. */
+async function checkExchanges(world: World, exchangers: readonly Running[]): Promise<void> {
+  const { client, front } = world;
+  const [target] = await startAll(world, [JOSE_DELEGATED]);
+  const [alive, ended] = [await client.logIn(PERSON), await client.logIn(PERSON)];
+  await client.logOut(ended);
+  const { access_token: token } = alive;
+  await checkEach(exchangers, 'finds the endpoint, and gets a token that the next service accepts', async (url) => {
+    const { status, body } = await askExchange(url, token);
+    if (!body.access_token) throw new Error(`${status} ${JSON.stringify(body)}`);
+    await expectStatus(`${target!.url}/delegated`, body.access_token, 200);
+  });
+  await checkEach(exchangers, 'reads invalid_request when the session has ended', (url) =>
+    expectRefusal(askExchange(url, ended.access_token), 401, 'invalid_request'),
+  );
+  await checkEach(exchangers, 'reads invalid_target when no pair is for users', (url) =>
+    expectRefusal(askExchange(url, token, { audience: 'mail' }), 503, 'invalid_target'),
+  );
+  await checkEach(exchangers, 'reads invalid_scope when the pair has not the scope', (url) =>
+    expectRefusal(askExchange(url, token, { scope: 'documents:write' }), 503, 'invalid_scope'),
+  );
+  for (const outage of ['connections end', '503'] as const) {
+    front.outage = outage;
+    await checkEach(exchangers, `takes an outage for no verdict on the token (${outage})`, (url) =>
+      expectRefusal(askExchange(url, token), 503),
+    );
+  }
+  front.outage = undefined;
+  await checkEach(exchangers, 'gets a token after the outage', async (url) => {
+    const { status } = await askExchange(url, token);
+    if (status !== 200) throw new Error(`${status} instead of 200`);
+  });
 }
 
 /** @returns what the command printed */
@@ -198,7 +252,7 @@ async function checkRevocation(world: World, libraries: readonly Library[]): Pro
   );
 }
 
-async function checkIntrospection({ front, client, app }: World, { url }: Running): Promise<void> {
+async function checkIntrospection({ front, client }: World, url: string): Promise<void> {
   const introspected = `${url}/introspected`;
   const [alive, ended] = [await client.logIn(PERSON), await client.logIn(PERSON)];
   await client.logOut(ended);
@@ -213,27 +267,36 @@ async function checkIntrospection({ front, client, app }: World, { url }: Runnin
     );
   }
   front.outage = undefined;
+}
+
+async function checkOwnKey({ client, app }: World, spring: readonly Running[], exchangers: readonly Running[]) {
+  const { access_token: token } = await client.logIn(PERSON);
   await client.revokeAppCredential(app);
-  await says('answers 503, not 401, when its own key is refused', () =>
-    expectStatus(introspected, alive.access_token, 503),
-  );
+  const name = 'answers 503, not 401, when its own key is refused';
+  await checkEach(spring, `with introspection: ${name}`, (url) => expectStatus(`${url}/introspected`, token, 503));
+  await checkEach(exchangers, name, (url) => expectRefusal(askExchange(url, token), 503));
 }
 
 await checks.around(async (cleanup) => {
-  const libraries = prepareLibraries(cleanup);
-  for (const { name, obstacle } of libraries) if (obstacle !== undefined) checks.skip(name, obstacle);
+  const { verifiers, exchangers } = prepareLibraries(cleanup);
+  for (const { name, obstacle } of [...verifiers, ...exchangers])
+    if (obstacle !== undefined) checks.skip(name, obstacle);
+  const isRunnable = ({ command }: Library): boolean => command !== undefined;
   const world = await makeWorld(cleanup);
-  const running = await checkColdOutage(
-    world,
-    libraries.filter(({ command }) => command !== undefined),
-  );
+  const running = await checkColdOutage(world, verifiers.filter(isRunnable));
   await checkTokens(world, running);
   await checkDelegated(world, running);
+  const spring = running.filter(({ library }) => !library.isStrict);
+  const exchanging = [
+    ...(await startAll(world, exchangers.filter(isRunnable))),
+    ...spring.map(({ library, url }) => ({ library, url: `${url}/exchanged` })),
+  ];
+  await checkExchanges(world, exchanging);
   await checkRotation(world, running);
   await checkRevocation(
     world,
     running.map(({ library }) => library).filter(({ isStrict }) => isStrict),
   );
-  const spring = running.find(({ library }) => !library.isStrict);
-  if (spring) await checkIntrospection(world, spring);
+  for (const { url } of spring) await checkIntrospection(world, url);
+  await checkOwnKey(world, spring, exchanging);
 });

@@ -1,4 +1,5 @@
-// A service that verifies access tokens with the library that its argument names: keyfunc, jwx or oidc.
+// A service that verifies access tokens with the library that its argument names: keyfunc, jwx or oidc; with zitadel it
+// exchanges them instead.
 // docs/integrate-standard-libraries.md says what none of them can do.
 package main
 
@@ -28,6 +29,11 @@ type settings struct {
 }
 
 func main() {
+	client := &http.Client{Timeout: 3 * time.Second}
+	if os.Args[1] == "zitadel" {
+		exchange, err := newExchange(context.Background(), read("JWT_ISSUER"), client)
+		serve(exchange, err)
+	}
 	verifiers := map[string]func(context.Context, settings) (verifier, error){
 		"keyfunc": newKeyfuncVerifier, "jwx": newJwxVerifier, "oidc": newOidcVerifier,
 	}
@@ -39,12 +45,16 @@ func main() {
 		jwksURL: read("AUTH_JWKS_URL"),
 		issuer:  read("JWT_ISSUER"),
 		maxAge:  time.Duration(maxAge) * time.Second,
-		client:  &http.Client{Timeout: 3 * time.Second},
+		client:  client,
 	})
+	serve(requireUser(verify), err)
+}
+
+func serve(handler http.HandlerFunc, err error) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Fatal(http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), requireUser(verify)))
+	log.Fatal(http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), handler))
 }
 
 // Without an issuer, golang-jwt would accept every one.
