@@ -49,7 +49,12 @@ export class ApiClient {
     return this.post('/api/v0/admin/nodes', node, nodeCredential, this.asAdmin);
   }
 
-  issueAppCredential(pair: { caller: string; target: string; scopes?: string[]; for_users?: boolean }): Promise<AppCredential> {
+  issueAppCredential(pair: {
+    caller: string;
+    target: string;
+    scopes?: string[];
+    for_users?: boolean;
+  }): Promise<AppCredential> {
     return this.post('/api/v0/admin/app-credentials', pair, appCredential, this.asAdmin);
   }
 
