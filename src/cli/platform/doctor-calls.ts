@@ -128,21 +128,30 @@ export async function findServiceAway(url: string): Promise<Finding | undefined>
 async function checkCredentials({ plan, url, own, now, canCompare }: Checkup): Promise<Finding[]> {
   // The missing migrations are already a finding.
   if (canCompare === false) return [];
-  const probe = await ask(`${url}/internal/validate-app`, { method: 'POST', body: {} });
-  if (probe.status !== 401) {
-    const what = `No verdict: ${probe.error ?? `${probe.status} from ${OWN_NAME}`}.`;
-    return [broken(`${url}/internal/validate-app`, what, probe.status === 404 ? NAME_PORT : READ_LOG)];
-  }
+  const closed = await findClosedDoor(`${url}/internal/validate-app`);
+  if (closed) return [closed];
+  const found = [await findClosedDoor(`${url}/internal/changes`)].filter((finding) => finding !== undefined);
   const held = plan.services.flatMap(({ file, pairs }) => pairs.flatMap((pair) => readHeldKey(pair, file)));
   const keys = await identifyKeys(url, own?.get('ADMIN_API_KEY'), held);
   if (!keys && canCompare === undefined)
     return [
+      ...found,
       warning(url, 'No credential was looked up.', 'It needs the database, or an ADMIN_API_KEY that is accepted.'),
     ];
-  return held.flatMap(({ pair, ...key }) => {
+  for (const { pair, ...key } of held) {
     const known = keys?.filter(({ digest }) => digest === key.digest);
-    return findRefusal(pair, key, known, now) ?? [];
-  });
+    const refusal = findRefusal(pair, key, known, now);
+    if (refusal) found.push(refusal);
+  }
+  return found;
+}
+
+/** A proxy in front of the service may not know the route. Without a credential the service answers 401. */
+async function findClosedDoor(route: string): Promise<Finding | undefined> {
+  const { status, error } = await ask(route, { method: 'POST', body: {} });
+  if (status === 401) return undefined;
+  const what = `No verdict: ${error ?? `${status} from ${OWN_NAME}`}.`;
+  return broken(route, what, status === 404 ? NAME_PORT : READ_LOG);
 }
 
 interface HeldKey {
