@@ -35,6 +35,7 @@ const CHECKS: Readonly<Record<Check, string>> = {
   maintenance: 'Jobs',
   silent_verifiers: 'Verifiers',
   unread_deletions: 'Unread deletions',
+  unused_for_users: 'Pairs for users that are not used',
   household_without_admin: 'Households',
   old_key_used: 'Old keys in use',
   key_expires: 'Keys that expire',

@@ -250,7 +250,7 @@ function Answer({ query, credential }: { query: Fields; credential: AppCredentia
     </>
   );
   if (!credential) return <p role="status">No: {pair}. There was never a key for this pair.</p>;
-  const { app_id, created_at, revoked_at, expires_at, last_used_at, scopes } = credential;
+  const { app_id, created_at, revoked_at, expires_at, last_used_at, scopes, for_users } = credential;
   const key = <a href={`/console/app-credentials/${app_id}`}>the key {app_id}</a>;
   if (!isLive(credential))
     return (
@@ -270,7 +270,7 @@ function Answer({ query, credential }: { query: Fields; credential: AppCredentia
           expires <Ago at={expires_at} />
         </>
       )}{' '}
-      and was last used <Ago at={last_used_at} />.
+      and was last used <Ago at={last_used_at} />.{for_users && ' It may act for users there.'}
     </p>
   );
 }
@@ -300,18 +300,7 @@ function Drawing({ arrows, query }: { arrows: readonly MapArrow[]; query: Fields
         ])}
       </p>
       <svg {...size} viewBox={`0 0 ${width} ${height}`} role="group" aria-label="Services and their keys">
-        <marker
-          id="tip"
-          viewBox="0 0 10 10"
-          refX="9"
-          refY="5"
-          markerUnits="userSpaceOnUse"
-          markerWidth="11"
-          markerHeight="11"
-          orient="auto"
-        >
-          <polygon points="0 0 10 5 0 10" fill="currentColor" />
-        </marker>
+        <Markers />
         {arrows.map((arrow) => (
           <Arrow arrow={arrow} points={graph.edge(arrow.caller, arrow.target, arrow.app_id).points} />
         ))}
@@ -319,18 +308,57 @@ function Drawing({ arrows, query }: { arrows: readonly MapArrow[]; query: Fields
           <ServiceBox name={name} box={graph.node(name)} />
         ))}
       </svg>
-      <p>Lines are {[...COLOURS, ...LINES].map(({ legend }) => legend).join('; ')}.</p>
+      <p>
+        Lines are {[...COLOURS, ...LINES].map(({ legend }) => legend).join('; ')}. A line that begins with a dot is for
+        users: the caller may act for them at the target.
+      </p>
     </div>
   );
 }
 
+/** The ends of lines, at the target and, of a pair for users, at the caller. */
+function Markers(): VNode {
+  return (
+    <>
+      <marker
+        id="tip"
+        viewBox="0 0 10 10"
+        refX="9"
+        refY="5"
+        markerUnits="userSpaceOnUse"
+        markerWidth="11"
+        markerHeight="11"
+        orient="auto"
+      >
+        <polygon points="0 0 10 5 0 10" fill="currentColor" />
+      </marker>
+      <marker
+        id="for-users"
+        viewBox="0 0 10 10"
+        refX="5"
+        refY="5"
+        markerUnits="userSpaceOnUse"
+        markerWidth="12"
+        markerHeight="12"
+      >
+        <circle cx="5" cy="5" r="4.5" fill="currentColor" />
+      </marker>
+    </>
+  );
+}
+
 function Arrow({ arrow, points }: { arrow: MapArrow; points: readonly Point[] }): VNode {
-  const label = `${arrow.caller} calls ${arrow.target}: last used ${arrow.last_used_at ?? 'never'}${arrow.isRefused ? ', refused in the last hour' : ''}`;
+  const label = `${arrow.caller} calls ${arrow.target}: last used ${arrow.last_used_at ?? 'never'}${arrow.isRefused ? ', refused in the last hour' : ''}${arrow.for_users ? ', for users' : ''}`;
   const line = `M${points.map(({ x, y }) => `${x.toFixed(1)} ${y.toFixed(1)}`).join('L')}`;
   return (
     <a href={`/console/app-credentials/${arrow.app_id}`} aria-label={label}>
       <path class="hit" d={line} />
-      <path class={toClass(arrow)} d={line} marker-end="url(#tip)" />
+      <path
+        class={toClass(arrow)}
+        d={line}
+        marker-start={arrow.for_users ? 'url(#for-users)' : undefined}
+        marker-end="url(#tip)"
+      />
     </a>
   );
 }
@@ -353,10 +381,17 @@ function ArrowTable({ arrows }: { arrows: readonly MapArrow[] }): VNode {
     <>
       <State of={arrow} /> {arrow.isRefused && <span class="bad">refused in the last hour</span>}
     </>,
+    arrow.for_users ? 'yes' : 'no',
     <Ago at={arrow.last_used_at} />,
     <a href={`/console/app-credentials/${arrow.app_id}`}>
       Key of {arrow.caller} for {arrow.target}
     </a>,
   ]);
-  return <Table caption="The map as a table" head={['Caller', 'Target', 'State', 'Last used', 'Key']} rows={rows} />;
+  return (
+    <Table
+      caption="The map as a table"
+      head={['Caller', 'Target', 'State', 'For users', 'Last used', 'Key']}
+      rows={rows}
+    />
+  );
 }

@@ -287,6 +287,31 @@ describe('the map of the platform', () => {
     ]);
   });
 
+  it('draws a pair for users wider than the others, whatever its state is', () => {
+    const drawn = toCalls(
+      [
+        credential({ for_users: true }),
+        credential({ target: 'mcp' }),
+        credential({ target: 'tts', for_users: true, last_used_at: null }),
+      ],
+      NOW,
+    );
+    expect(DRAWINGS.mermaid(drawn).match(/linkStyle.*/g)).toEqual([
+      'linkStyle 1 stroke-width:5px',
+      'linkStyle 2 stroke:#8a8a8a,stroke-width:5px',
+    ]);
+    expect(DRAWINGS.dot(drawn).match(/"recipes" -> .*penwidth=5.*/g)).toEqual([
+      expect.stringMatching(/"ocr" \[label="for users, last used 2026-11-21"/),
+      expect.stringMatching(/"tts" .*style=dashed/),
+    ]);
+    expect(DRAWINGS.svg(drawn).match(/stroke-width="\d" marker-end[^]*?<title>.*?:/g)).toEqual([
+      expect.stringMatching(/^stroke-width="2".*\n?.*recipes → mcp:/),
+      expect.stringMatching(/^stroke-width="5".*recipes → ocr:/),
+      expect.stringMatching(/^stroke-width="5".*recipes → tts:/),
+    ]);
+    expect(DRAWINGS.text(drawn)).toMatch(/for_users[^]*mcp +│ ok +│ false +│[^]*ocr +│ ok +│ true +│/);
+  });
+
   it('is drawn in each format, with a difference between the states', () => {
     expect(DRAWINGS.mermaid(calls)).toMatch(
       /^flowchart LR\n[^]*s2\["mcp"\]\n[^]*s2 -\.->\|"never used"\| s3\n[^]*linkStyle 0 stroke:#b8461b/,
@@ -486,6 +511,17 @@ describe('platform-auth', () => {
     );
     await app.admin.patch(`/app-credentials/${appId}`, { scopes: ['b:unused'] }).expect(200);
     expect(await cli.json('status')).toMatchObject({ unused_scopes: [] });
+  });
+
+  it('status names a pair for users with which no token was issued for 30 days', async () => {
+    const { appId, caller } = await app.service(undefined, 'ocr', ['documents:read']);
+    await app.database.query(
+      `UPDATE app_credentials SET for_users = true, created_at = now() - interval '31 days' WHERE id = $1`,
+      [appId],
+    );
+    expect(await cli.ok('status')).toContain(`warning: ${caller} → ocr: It is for users, and got no token`);
+    await app.admin.delete(`/app-credentials/${appId}`).expect(204);
+    expect(await cli.ok('status')).not.toContain(caller);
   });
 
   it('map draws the credentials of the service, and a box for each set of targets of nodes', async () => {

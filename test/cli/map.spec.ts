@@ -339,6 +339,33 @@ describe('the files of services that embed a verifier', () => {
       );
     });
 
+    it('do not suffice for a pair for users under HS256, nor when its target verifies access tokens itself', async () => {
+      platform.changeMap(({ services: { ocr, settings } }) => {
+        ocr!.calls = { auth: null, settings: { scopes: ['pages:read'], for_users: true } };
+        settings!.verifies_access_tokens = true;
+      });
+      await platform.init();
+      const algorithm = {
+        severity: 'broken',
+        where: 'auth: ACCESS_TOKEN_ALGORITHM',
+        what: expect.stringMatching(
+          /^Under HS256 .* refuses every exchange, .* For users: ocr → settings\.$/,
+        ) as string,
+      };
+      const target = {
+        severity: 'warning',
+        where: 'ocr → settings',
+        what: expect.stringMatching(/^settings verifies access tokens itself/) as string,
+      };
+      const url = await start();
+      expect(await platform.diagnose(url)).toMatchObject([algorithm, target]);
+      platform.changeMap(({ services: { settings } }) => (settings!.verifies_access_tokens = false));
+      platform.edit('settings', (text) => text.replace(/^SECRET_KEY=.*\n/m, ''));
+      expect(await platform.diagnose(url)).toMatchObject([algorithm]);
+      configureAuth('ACCESS_TOKEN_ALGORITHM=ES256');
+      expect((await platform.diagnose(url)).map(({ where }) => where)).not.toContain(algorithm.where);
+    });
+
     it('are reported when auth.env says ES256 and the running service has no public key', async () => {
       configureAuth('ACCESS_TOKEN_ALGORITHM=ES256');
       await platform.init();

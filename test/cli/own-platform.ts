@@ -34,7 +34,8 @@ export const SHIPPED_MAP = fromRoot('platform.yaml');
 
 interface RawService {
   url: string;
-  calls?: string[] | Record<string, string[] | null>;
+  calls?: string[] | Record<string, string[] | { scopes: string[]; for_users: boolean } | null>;
+  verifies_access_tokens?: boolean;
   urls?: Record<string, string>;
 }
 export interface RawMap {

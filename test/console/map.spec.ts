@@ -36,6 +36,24 @@ describe('/console/map', () => {
     expect(await ask('ui', 'recipes')).toContain(second.app_id);
   });
 
+  it('draws a pair for users with a dot, and says so in words, in the table, in the answer and on its page', async () => {
+    const pair = { caller: 'web', target: 'pages', scopes: ['pages.read'] };
+    await app.admin.post('/app-credentials', { ...pair, caller: 'cron' }).expect(201);
+    const { body } = await app.admin.post('/app-credentials', { ...pair, for_users: true }).expect(201);
+    const text = await show('service=pages');
+    expect(text.match(/aria-label="\w+ calls pages: [^"]*"/g)).toEqual([
+      'aria-label="cron calls pages: last used never"',
+      'aria-label="web calls pages: last used never, for users"',
+    ]);
+    expect(text.match(/marker-start="url\(#for-users\)"/g)).toHaveLength(1);
+    const words = text.replaceAll(/<[^>]+>/g, ' ');
+    expect(words).toMatch(/cron\s+pages\s+live\s+no\s[^]*web\s+pages\s+live\s+yes\s/);
+    expect(await ask('web', 'pages')).toMatch(/ It may act for users there\.$/);
+    expect(await ask('cron', 'pages')).not.toContain('users');
+    const page = (await browser.get(`/console/app-credentials/${body.app_id}`).expect(200)).text;
+    expect(page.replaceAll(/<[^>]+>/g, ' ')).toMatch(/For users\s+yes\s/);
+  });
+
   it('keeps a form that is wrong, and says so beside its field', async () => {
     for (const [query, field] of [
       ['service=Wrong+One', 'service'],

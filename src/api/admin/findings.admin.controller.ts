@@ -63,7 +63,7 @@ export class FindingsAdminController {
     summary: 'What needs a person?',
     description:
       'Waves of guesses, clocks, seals, the archive of PostgreSQL, mail and jobs that are behind, services whose verifiers ' +
-      'are silent or have not read deletions of users, households without an active admin, old keys that are used near their deadline, and keys that expire within 14 days, as far as the scopes ' +
+      'are silent or have not read deletions of users, pairs for users that are not used, households without an active admin, old keys that are used near their deadline, and keys that expire within 14 days, as far as the scopes ' +
       'of the operator allow.',
     returns: FindingsResponse,
   })

@@ -13,7 +13,15 @@ import type { AdminClient } from '../remote/admin-client.js';
 import { revokeKeys } from '../remote/credentials.command.js';
 import { identifyKeys } from '../remote/leaked.command.js';
 import { announceIfSlow, CommandFailedError, type Confirm } from '../terminal.js';
-import { broken, checkKeys, checkNodes, checkSettings, findServiceAway, type Finding } from './doctor-calls.js';
+import {
+  broken,
+  checkKeys,
+  checkNodes,
+  checkPairsForUsers,
+  checkSettings,
+  findServiceAway,
+  type Finding,
+} from './doctor-calls.js';
 import {
   createTokenRules,
   DEFAULT_TOKENS,
@@ -193,6 +201,7 @@ export async function diagnoseFromAfar(
     ...(folder === undefined ? [] : plan.services.flatMap(checkAgainstService)),
     ...(await checkNodes(client.url, adminKey, plan)),
     ...(await checkSettings(client.url, adminKey)),
+    ...checkPairsForUsers(plan, rules),
     ...checkKeys(plan, live.items, new Date(), 'apply'),
   ];
 }

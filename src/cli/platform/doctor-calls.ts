@@ -383,6 +383,29 @@ export function* checkKeys(
   }
 }
 
+/** Finds pairs for users for which services get no token, or whose target does not validate it with this service. */
+export function* checkPairsForUsers({ services }: Plan, { algorithm }: TokenRules): Generator<Finding> {
+  const isForUsers = ({ credential, newForUsers }: PlannedPair): boolean =>
+    newForUsers ?? credential?.for_users ?? false;
+  const pairs = services.flatMap((planned) => planned.pairs.filter(isForUsers));
+  if (pairs.length > 0 && algorithm === 'HS256') {
+    const what =
+      'Under HS256 POST /internal/token refuses every exchange, because each service that holds the SECRET_KEY could sign ' +
+      `such a token itself. For users: ${pairs.map(formatPair).join(', ')}.`;
+    const remedy = 'Set ACCESS_TOKEN_ALGORITHM to ES256 (docs/operations/keys.md), or remove for_users from the map.';
+    yield broken(`${OWN_NAME}: ACCESS_TOKEN_ALGORITHM`, what, remedy);
+  }
+  const verifying = services.filter(({ service }) => service.verifiesAccessTokens).map(({ service }) => service.name);
+  for (const pair of pairs.filter(({ target }) => verifying.includes(target))) {
+    const { caller, target } = pair;
+    const what =
+      `${target} verifies access tokens itself. It refuses the tokens with which ${caller} acts for users, or, if it was ` +
+      'taught their issuer, accepts them after a logout or after the pair was revoked.';
+    const remedy = `Let ${target} send them to POST /internal/validate-user (docs/delegation.md), then remove verifies_access_tokens from the map.`;
+    yield warning(formatPair(pair), what, remedy);
+  }
+}
+
 function describeRotation(
   { action, caller }: PlannedPair,
   credential: AppCredentialResponse,

@@ -11,7 +11,15 @@ import { readSchemaState, type SchemaState } from '../../foundation/database/mig
 import { describeCause, describeDatabaseFailure } from '../failures.js';
 import { announceIfSlow, CommandFailedError } from '../terminal.js';
 import { withServices, type Services } from '../database/database-services.js';
-import { broken, callServices, checkKeys, warning, type Checkup, type Finding } from './doctor-calls.js';
+import {
+  broken,
+  callServices,
+  checkKeys,
+  checkPairsForUsers,
+  warning,
+  type Checkup,
+  type Finding,
+} from './doctor-calls.js';
 import {
   createTokenRules,
   describeUnreadable,
@@ -61,6 +69,7 @@ export async function diagnose(
   for (const planned of plan.services) found.push(...checkFile(planned, checkup, map));
   if (database) found.push(...checkDatabase(database));
   found.push(...(await announceIfSlow('Calling the services', callServices(checkup))));
+  found.push(...checkPairsForUsers(plan, rules));
   found.push(...checkKeys(plan, database?.live?.items ?? [], checkup.now));
   return found;
 }

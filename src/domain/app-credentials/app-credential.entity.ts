@@ -19,6 +19,7 @@ export class AppCredential extends KeyColumns {
   /** Life of each key from its issue or rotation; null: `expiresAt` holds for the credential, and no rotation moves it. */
   @Column({ name: 'life_days', type: 'integer', nullable: true }) lifeDays!: number | null;
 
+  /** When the scopes or `forUsers` were last changed: neither counts as unused for 30 days from then on. */
   @Column({ name: 'scopes_changed_at', type: 'timestamptz', nullable: true }) scopesChangedAt!: Date | null;
 
   /** The last use of each scope, in ISO 8601. */

@@ -121,8 +121,9 @@ export class AppCredentialsService {
     actor: Actor,
   ): Promise<AppCredential> {
     const change = {
-      ...(scopes !== undefined && { scopes, scopesChangedAt: this.clock.now() }),
+      ...(scopes !== undefined && { scopes }),
       ...(forUsers !== undefined && { forUsers }),
+      scopesChangedAt: this.clock.now(),
     };
     const before = await this.keys.requireCredential(id);
     this.refuseUnusableForUsers({ ...before, ...change });

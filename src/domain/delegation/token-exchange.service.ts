@@ -1,4 +1,5 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Counter } from 'prom-client';
 import type { Actor } from '../../foundation/access/actor.js';
 import type { AppPrincipal, Delegation, UserPrincipal } from '../../foundation/access/principals.js';
 import type { RefusalReason } from '../../foundation/common/security-events.js';
@@ -6,6 +7,7 @@ import { Environment } from '../../foundation/config/environment.js';
 import { DELEGATION_ISSUER_DETAIL, isDelegationIssuer } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database } from '../../foundation/database/database.js';
+import { MetricsRegistry, PREFIX } from '../../foundation/metrics/metrics-registry.js';
 import { createFieldProblem, ProblemException, problems, type Problem } from '../../foundation/problems/problems.js';
 import { withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
@@ -62,6 +64,8 @@ interface ExchangedToken {
  */
 @Injectable()
 export class TokenExchangeService implements OnModuleInit {
+  private readonly exchanges;
+
   constructor(
     private readonly door: DelegatedDoor,
     private readonly userDoor: UserDoor,
@@ -71,7 +75,15 @@ export class TokenExchangeService implements OnModuleInit {
     private readonly refusals: CountedRefusals,
     private readonly environment: Environment,
     private readonly clock: ComparedClock,
-  ) {}
+    { registry }: MetricsRegistry,
+  ) {
+    this.exchanges = new Counter({
+      name: `${PREFIX}token_exchanges_total`,
+      help: 'Tokens for users that services got for other services.',
+      labelNames: ['caller', 'target'],
+      registers: [registry],
+    });
+  }
 
   async onModuleInit(): Promise<void> {
     if (isDelegationIssuer(this.environment.jwtIssuer)) return;
@@ -113,6 +125,8 @@ export class TokenExchangeService implements OnModuleInit {
       exp,
     });
     await this.recordUse(pair, caller.caller, audience, actor);
+    // Refusals are counted by reason: a pair that does not exist must not become a series.
+    this.exchanges.inc({ caller: caller.caller, target: audience });
     return { accessToken, ttlSeconds: exp - issuedAt, scopes };
   }
 
@@ -148,7 +162,8 @@ export class TokenExchangeService implements OnModuleInit {
   ): ProblemException {
     const event = 'token.exchange.refused';
     this.refusals.deferRefusal({ event, reason, counted: appId, subject: appId }, actor);
-    const fields = { door: 'app', app_id: appId, calling_service: caller };
+    // Without a door, because the caller's credential is valid: the metrics count a refused flow, not a verdict.
+    const fields = { app_id: appId, calling_service: caller };
     return new ProblemException(problem, { refusal: { event, reason, fields } });
   }
 }

@@ -6,7 +6,7 @@ import { Injectable } from '@nestjs/common';
 import { isId } from '../../foundation/common/ids.js';
 import { KEY_KIND_NAMES, KEY_KINDS, type KeyKindName } from '../../foundation/common/key-kinds.js';
 import type { OperatorScope } from '../../foundation/common/names.js';
-import { EXPIRY_NOTICE_DAYS } from '../../foundation/config/limits.js';
+import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database } from '../../foundation/database/database.js';
 import { createSlowGauge, MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
@@ -38,6 +38,7 @@ export const CHECKS = {
   maintenance: 'read',
   silent_verifiers: 'apps',
   unread_deletions: 'apps',
+  unused_for_users: 'apps',
   household_without_admin: 'nodes',
   old_key_used: undefined,
   key_expires: undefined,
@@ -87,6 +88,14 @@ const FIND_SILENT = {
     WHERE polled_at < now() - interval '5 minutes' AND polled_at > now() - interval '7 days'
       AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) ORDER BY polled_at LIMIT ${MAX_PER_CHECK}`,
 };
+/** A rotation is not a change of what the pair may do, so `updated_at` does not count. */
+const FIND_UNUSED_FOR_USERS = {
+  name: 'findings_unused_for_users',
+  text: `SELECT id, caller, target, for_users_used_at AS since FROM app_credentials
+    WHERE for_users AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1)
+      AND GREATEST(created_at, scopes_changed_at, for_users_used_at) < $1::timestamptz - interval '${UNUSED_DAYS} days'
+    ORDER BY caller, target LIMIT ${MAX_PER_CHECK}`,
+};
 /** Begins at the disabled users, because they are few and an index lists them. */
 const FIND_WITHOUT_ADMIN = {
   name: 'findings_households_without_admin',
@@ -102,6 +111,10 @@ interface KeyRow extends Partial<Record<'room' | 'name' | 'caller' | 'target', s
   readonly id: string;
   readonly until: Date;
   readonly used_at: Date | null;
+}
+
+interface UnusedForUsersRow extends Record<'id' | 'caller' | 'target', string> {
+  readonly since: Date | null;
 }
 
 /** Uses the index of keys that expire or are revoked, whose expression this repeats: `LEAST` ignores null. */
@@ -157,6 +170,7 @@ export class Findings {
       mayRead('read') ? this.findPlatform(at) : [],
       mayRead('apps') ? this.findSilentVerifiers() : [],
       mayRead('apps') ? this.findUnreadDeletions(at) : [],
+      mayRead('apps') ? this.findUnusedForUsers(at) : [],
       mayRead('nodes') ? this.findHouseholdsWithoutAdmin() : [],
       ...kinds.map((kind) => this.findKeys('old_key_used', kind, findOldUsed(kind), at)),
       ...kinds.map((kind) => this.findKeys('key_expires', kind, findExpiring(kind), at)),
@@ -251,6 +265,18 @@ export class Findings {
   private async findUnreadDeletions(at: Date): Promise<Finding[]> {
     const all = await this.subscriptions.listSubscriptions();
     return all.flatMap((subscription) => toUnreadDeletions(subscription, at)).slice(0, MAX_PER_CHECK);
+  }
+
+  private async findUnusedForUsers(at: Date): Promise<Finding[]> {
+    const rows = await this.database.rows<UnusedForUsersRow>(FIND_UNUSED_FOR_USERS, [at]);
+    return rows.map((row): Finding => ({
+      check: 'unused_for_users',
+      severity: 'warning',
+      subject: { type: 'app', id: row.id, name: KEY_KINDS.app.toOwner(row) },
+      detail: `It is for users, and got no token for one in ${UNUSED_DAYS} days: set for_users to false, or remove it from the map.`,
+      since: row.since,
+      until: null,
+    }));
   }
 
   private async findHouseholdsWithoutAdmin(): Promise<Finding[]> {

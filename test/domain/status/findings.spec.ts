@@ -41,6 +41,7 @@ describe('GET /api/v0/admin/findings', () => {
       'maintenance',
       'silent_verifiers',
       'unread_deletions',
+      'unused_for_users',
       'household_without_admin',
       'old_key_used',
       'key_expires',
@@ -171,6 +172,32 @@ describe('GET /api/v0/admin/findings', () => {
       },
     ]);
     await app.admin.delete(`/event-subscriptions/${caller}`).expect(204);
+  });
+
+  it('names a pair for users with which no token was issued for 30 days, counted from its last change', async () => {
+    const { appId, caller, target } = await app.service(undefined, 'ocr', ['documents:read']);
+    const age = (column: string) =>
+      app.database.query(`UPDATE app_credentials SET ${column} = now() - interval '31 days' WHERE id = $1`, [appId]);
+    const setForUsers = (for_users: boolean) => app.admin.patch(`/app-credentials/${appId}`, { for_users }).expect(200);
+    await age('created_at');
+    await age('for_users_used_at');
+    expect(await find('unused_for_users')).toEqual([]);
+    await setForUsers(true);
+    expect(await find('unused_for_users')).toEqual([]);
+    await age('scopes_changed_at');
+    expect(await find('unused_for_users')).toMatchObject([
+      {
+        severity: 'warning',
+        subject: { type: 'app', id: appId, name: `${caller} → ${target}` },
+        detail: expect.stringMatching(/^It is for users, and got no token for one in 30 days: /) as string,
+      },
+    ]);
+    await app.database.query('UPDATE app_credentials SET for_users_used_at = now() WHERE id = $1', [appId]);
+    expect(await find('unused_for_users')).toEqual([]);
+    await age('for_users_used_at');
+    await setForUsers(false);
+    await age('scopes_changed_at');
+    expect(await find('unused_for_users')).toEqual([]);
   });
 
   it('puts overdue work before what can wait, and names it', async () => {

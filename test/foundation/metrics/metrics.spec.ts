@@ -10,6 +10,7 @@ import { TestClock } from '../../support/test-clock.js';
 import type { BackgroundWorkResponse } from '../../../src/api/admin/background-work.admin.controller.js';
 import { AuditJob, KeyMaterialJob, PurgeJob, SealJob } from '../../../src/domain/maintenance/jobs.js';
 import { MetricsServer } from '../../../src/foundation/metrics/metrics-server.js';
+import { ES256 } from '../../domain/signing-keys/support.js';
 import { insertion } from '../../domain/audit/auditor.js';
 import { Readiness } from '../../../src/api/health/health-probe.js';
 
@@ -22,8 +23,27 @@ async function once(app: TestApp, isSo: (seen: Scrape) => boolean): Promise<Scra
   return seen;
 }
 
+/** Lets `web` act for users at `ocr`. */
+async function allowExchange(app: TestApp) {
+  const web = await app.service('web', 'auth');
+  const pair = { caller: 'web', target: 'ocr', scopes: ['pages:read'], for_users: true };
+  await app.admin.post('/app-credentials', pair).expect(201);
+  const { access_token: subject_token } = await (await app.user()).logsIn();
+  return (audience: string) =>
+    app
+      .post('/internal/token')
+      .set(web.headers)
+      .type('form')
+      .send({
+        grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
+        subject_token,
+        subject_token_type: 'urn:ietf:params:oauth:token-type:access_token',
+        audience,
+      });
+}
+
 describe('/metrics', () => {
-  const app = useApp({ variables: ON });
+  const app = useApp({ variables: { ...ON, ...ES256 } });
 
   it('is served in the Prometheus format, on the only route of its port', async () => {
     const answer = await fetch(metricsUrl(app));
@@ -68,6 +88,17 @@ describe('/metrics', () => {
     await app.post('/api/v0/auth/register', body).expect(409);
     expect(await count('user.registered')).toBe(before! + 1);
     expect(await count('user.login.failed')).toBeUndefined();
+  });
+
+  it('counts tokens for users by the pair of the map, and a refused exchange by its reason only', async () => {
+    const exchange = await allowExchange(app);
+    await exchange('ocr').expect(200);
+    await exchange('ocr').expect(200);
+    await exchange('canary').expect(400);
+    const refusal = { event: 'token.exchange.refused', reason: 'target' };
+    const seen = await once(app, (now) => now.value('flow_refusals_total', refusal) === 1);
+    expect(seen.value('token_exchanges_total', { caller: 'web', target: 'ocr' })).toBe(2);
+    expect(seen.text).not.toContain('canary');
   });
 
   it('counts the paths without /api/v0 with the listed ones', async () => {
@@ -277,12 +308,13 @@ function portOf(app: TestApp): number {
 }
 
 describe('docs/observability.md', () => {
-  const app = useApp({ variables: { ...ON, LOGGING_SERVICE_URL: 'http://127.0.0.1:9/logs' } });
+  const app = useApp({ variables: { ...ON, ...ES256, LOGGING_SERVICE_URL: 'http://127.0.0.1:9/logs' } });
 
   it('lists every metric with its labels, and no other', async () => {
     await app.validateNode('no:node').expect(401);
     await app.admin.put('/event-subscriptions/recipes', { types: ['user.deleted'] }).expect(200);
     await app.nest.get(SealJob).sealNewRows();
+    await (await allowExchange(app))('ocr').expect(200);
     await app.refresh('no token').expect(401);
     const refusal = { event: 'session.refresh.refused', reason: 'malformed' };
     const seen = await once(app, (now) => now.value('flow_refusals_total', refusal) === 1);
