@@ -7,6 +7,7 @@ import { expectThrottled } from '../support/throttled.js';
 import { serve } from '../support/serve.js';
 import { useApp } from '../support/use-app.js';
 import { FactorOwner } from '../domain/second-factors/owner.js';
+import { ES256 } from '../domain/signing-keys/support.js';
 
 describe('platform-auth users and audit', () => {
   const app = useApp({ variables: { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '3/900' } });
@@ -236,5 +237,37 @@ describe('platform-auth users and audit', () => {
     expect(text).not.toContain('\u001b');
     close();
     asking.remove();
+  });
+});
+
+describe.each([
+  ['ES256', ES256, []],
+  ['HS256', {}, ['hs256']],
+])('platform-auth explain user --via, under %s', (_, variables, always) => {
+  const app = useApp({ variables });
+  const cli = useCli(app);
+
+  it('says why a service would get no token to act for the user, and at which targets it may', async () => {
+    const via = `s-${randomUUID()}`;
+    const alice = await app.user();
+    const explain = async (user = alice.email): Promise<{ accepted_now: boolean; codes: string[] }> => {
+      const path = `explain user ${user} --via ${via}`;
+      const { accepted_now, reasons } = await cli.json<{ accepted_now: boolean; reasons: { code: string }[] }>(path);
+      return { accepted_now, codes: reasons.map(({ code }) => code) };
+    };
+    const refused = (...codes: string[]) => ({ accepted_now: false, codes });
+    expect(await explain()).toEqual(refused('no_session', ...always, 'no_credential', 'no_pair_for_users'));
+    await alice.logsIn();
+    await app.service(via, 'auth');
+    const { appId } = await app.service(via, 'ocr', ['pages:read']);
+    expect(await explain()).toEqual(refused(...always, 'no_pair_for_users'));
+    await app.admin.patch(`/app-credentials/${appId}`, { for_users: true }).expect(200);
+    expect(await explain()).toEqual({ accepted_now: always.length === 0, codes: always });
+    const said = await cli.ok(`explain user ${alice.email} --via ${via}`);
+    expect(said).toContain(always.length === 0 ? `${via} may act for ${alice.email} now.\n` : ' would get no token ');
+    expect(said).toContain('At ocr, with the scopes pages:read. No token was issued yet.\n');
+    expect(await explain(randomUUID())).toEqual(refused('unknown', ...always));
+    await app.admin.patch(`/users/${alice.id}`, { is_active: false }).expect(200);
+    expect(await explain()).toEqual(refused('disabled', ...always));
   });
 });

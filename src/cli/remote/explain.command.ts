@@ -1,9 +1,13 @@
-import type { Command } from 'commander';
+import { Option, type Command } from 'commander';
+import * as z from 'zod';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
+import { JWKS_PATH } from '../platform/environment-files.js';
+import { OWN_NAME } from '../platform/platform-map.js';
 import { replaceControlCharacters } from '../tables.js';
 import type { AdminClient } from './admin-client.js';
 import { addRemote } from './remote-command.js';
+import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
 import type { AuditEventResponse } from '../../api/admin/audit-events.admin.controller.js';
 import type { UserExplanationResponse } from '../../api/admin/explanations.admin.controller.js';
 import type { ExplanationResponse, ReasonResponse } from '../../api/admin/key-explanation.dto.js';
@@ -12,6 +16,8 @@ import { buildLoginPath, findUserByEmail } from './users.command.js';
 
 const MAX_CHANGES = 100;
 const DAY_MS = 86_400_000;
+/** Under HS256 the list of keys is empty. */
+const jwks = z.object({ keys: z.array(z.unknown()) });
 
 /**
  * Why a credential or a login would be refused. Without `until` it does not expire; without `address` it holds for all
@@ -44,9 +50,13 @@ export function addExplainCommands(root: Command): void {
   const ofUser = 'Why would this user be refused now? By id or e-mail address.';
   addRemote(explain, 'user <user>', ofUser, EXAMPLES.email)
     .option('--address <ip>', 'of the client (default: the latest ones of failed logins, and what holds for all)')
+    .addOption(
+      new Option('--via <service>', 'why this service would get no token to act for the user').conflicts('address'),
+    )
     .answer(
-      async (client, user: string, { address }: { address?: string }) => explainUser(client, user, address),
-      (it, user) => formatUserExplanation(user, it),
+      async (client, user: string, { address, via }: { address?: string; via?: string }) =>
+        via === undefined ? explainUser(client, user, address) : explainDelegation(client, user, via),
+      (it, user) => ('via' in it ? formatDelegation(user, it) : formatUserExplanation(user, it)),
     );
 }
 
@@ -78,30 +88,77 @@ type UserExplanation = Awaited<ReturnType<typeof explainUser>>;
  * password and second factor; `failed_logins` counts the last 24 hours.
  */
 async function explainUser(client: AdminClient, user: string, address: string | undefined) {
-  const found = user.includes('@')
-    ? await findUserByEmail(client, user)
-    : await client.find<AdminUserResponse>(`/users/${encodeURIComponent(user)}`);
+  const found = await findUser(client, user);
   if (!found) {
-    const detail = 'No account has this id or e-mail address. `platform-auth users list` shows every account.';
-    const reasons: Reason[] = [{ code: 'unknown', detail, since: null, request_id: null }];
     const methods: string[] = [];
     const none = { user_id: null, live_sessions: 0, last_login_at: null, failed_logins: 0 };
-    return { accepted_now: false, reasons, methods, ...none };
+    return { accepted_now: false, reasons: [UNKNOWN_USER], methods, ...none };
   }
   const { id } = found;
-  const now = new Date().toISOString();
-  const sessions = await client.list<SessionResponse>(`/users/${encodeURIComponent(id)}/sessions`);
-  const isLive = ({ ended_at, expires_at, absolute_expires_at }: SessionResponse): boolean =>
-    ended_at === null && expires_at > now && absolute_expires_at > now;
   const [login] = await listEvents(client, id, 'user.login.succeeded', 1);
   const since = new Date(Date.now() - DAY_MS).toISOString();
   const failed = await listEvents(client, id, 'user.login.failed', Infinity, since);
   return {
     ...(await explainLogin(client, id, address)),
     user_id: id,
-    live_sessions: sessions.filter(isLive).length,
+    live_sessions: await countLiveSessions(client, id),
     last_login_at: login?.time ?? null,
     failed_logins: failed.reduce((sum, { count }) => sum + count, 0),
+  };
+}
+
+const UNKNOWN_USER = createReason(
+  'unknown',
+  'No account has this id or e-mail address. `platform-auth users list` shows every account.',
+);
+
+function createReason(code: string, detail: string): Reason {
+  return { code, detail, since: null, request_id: null };
+}
+
+async function findUser(client: AdminClient, user: string): Promise<AdminUserResponse | undefined> {
+  if (user.includes('@')) return findUserByEmail(client, user);
+  return client.find<AdminUserResponse>(`/users/${encodeURIComponent(user)}`);
+}
+
+async function countLiveSessions(client: AdminClient, id: string): Promise<number> {
+  const now = new Date().toISOString();
+  const sessions = await client.list<SessionResponse>(`/users/${encodeURIComponent(id)}/sessions`);
+  const isLive = ({ ended_at, expires_at, absolute_expires_at }: SessionResponse): boolean =>
+    ended_at === null && expires_at > now && absolute_expires_at > now;
+  return sessions.filter(isLive).length;
+}
+
+/** Finds why a service would get no token to act for a user. The answer assumes that the user's request has reached it. */
+async function explainDelegation(client: AdminClient, user: string, via: string) {
+  const found = await findUser(client, user);
+  const liveSessions = found ? await countLiveSessions(client, found.id) : 0;
+  const credentials = await client.list<AppCredentialResponse>('/app-credentials', { caller: via, live: 'true' });
+  const pairs = credentials.filter(({ for_users }) => for_users);
+  const { keys } = client.requireShape(jwks, await client.getOpen(JWKS_PATH));
+  const reasons: Reason[] = [];
+  if (!found) reasons.push(UNKNOWN_USER);
+  else if (!found.is_active) reasons.push(await explainDisabled(client, found.id));
+  else if (liveSessions === 0)
+    reasons.push(createReason('no_session', 'The user has no live session. A login begins one.'));
+  if (keys.length === 0)
+    reasons.push(createReason('hs256', 'Access tokens are signed with HS256. The exchange needs ES256.'));
+  if (!credentials.some(({ target }) => target === OWN_NAME)) {
+    const detail = `${via} has no live credential for ${OWN_NAME}, with which it would ask for the token.`;
+    reasons.push(createReason('no_credential', detail));
+  }
+  if (pairs.length === 0) {
+    const detail = `No live credential of ${via} is for users. \`platform-auth apps update\` has --for-users.`;
+    reasons.push(createReason('no_pair_for_users', detail));
+  }
+  const targets = pairs.map(({ target, scopes, for_users_used_at }) => ({ target, scopes, for_users_used_at }));
+  return {
+    accepted_now: reasons.length === 0,
+    reasons,
+    user_id: found?.id ?? null,
+    live_sessions: liveSessions,
+    via,
+    targets,
   };
 }
 
@@ -140,6 +197,19 @@ function formatUserExplanation(user: string, explanation: UserExplanation): stri
   if (!accepted_now && factor !== '') lines.push(`A login asks for the password${factor}.`);
   lines.push(last_login_at === null ? 'No login is on record.' : `Last login at ${last_login_at}.`);
   lines.push(`Live sessions: ${live_sessions}. Failed logins in the last 24 hours: ${failed_logins}.`);
+  return lines.join('\n');
+}
+
+function formatDelegation(user: string, explanation: Awaited<ReturnType<typeof explainDelegation>>): string {
+  const { accepted_now, reasons, via, targets } = explanation;
+  const lines = [
+    accepted_now ? `${via} may act for ${user} now.` : `${via} would get no token for ${user} now:`,
+    ...reasons.map(formatReason),
+  ];
+  for (const { target, scopes, for_users_used_at: usedAt } of targets) {
+    const use = usedAt === null ? 'No token was issued yet.' : `The last token for any user was issued at ${usedAt}.`;
+    lines.push(`At ${target}, with the scopes ${scopes?.join(', ')}. ${use}`);
+  }
   return lines.join('\n');
 }
 
