@@ -2,8 +2,6 @@ import { Option, type Command } from 'commander';
 import * as z from 'zod';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
-import { JWKS_PATH } from '../platform/environment-files.js';
-import { OWN_NAME } from '../platform/platform-map.js';
 import { replaceControlCharacters } from '../tables.js';
 import type { AdminClient } from './admin-client.js';
 import { addRemote } from './remote-command.js';
@@ -16,6 +14,8 @@ import { buildLoginPath, findUserByEmail } from './users.command.js';
 
 const MAX_CHANGES = 100;
 const DAY_MS = 86_400_000;
+/** The target of the credential with which a service calls this one: the default SERVICE_NAME. */
+const OWN_NAME = 'auth';
 /** Under HS256 the list of keys is empty. */
 const jwks = z.object({ keys: z.array(z.unknown()) });
 
@@ -135,7 +135,7 @@ async function explainDelegation(client: AdminClient, user: string, via: string)
   const liveSessions = found ? await countLiveSessions(client, found.id) : 0;
   const credentials = await client.list<AppCredentialResponse>('/app-credentials', { caller: via, live: 'true' });
   const pairs = credentials.filter(({ for_users }) => for_users);
-  const { keys } = client.requireShape(jwks, await client.getOpen(JWKS_PATH));
+  const { keys } = client.requireShape(jwks, await client.getOpen('/.well-known/jwks.json'));
   const reasons: Reason[] = [];
   if (!found) reasons.push(UNKNOWN_USER);
   else if (!found.is_active) reasons.push(await explainDisabled(client, found.id));
