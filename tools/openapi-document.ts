@@ -5,7 +5,7 @@ import type { INestApplication } from '@nestjs/common';
 import { DocumentBuilder, SwaggerModule, type OpenAPIObject } from '@nestjs/swagger';
 import { SCOPE_EXTENSION, type NeededScope } from '../src/foundation/access/require.js';
 import { readPackageVersion } from '../src/foundation/common/package-version.js';
-import { EXAMPLES, listAcceptedScopes } from '../src/foundation/common/names.js';
+import { EXAMPLES, listAcceptedScopes, SERVICE_NAME_FORMAT } from '../src/foundation/common/names.js';
 import { createProblemExamples, ProblemSchema } from '../src/foundation/problems/api-problems.js';
 
 const DESCRIPTION = `The central authority for authentication of a multi-service platform.
@@ -97,7 +97,7 @@ interface Operation {
   description?: string;
   [SCOPE_EXTENSION]?: NeededScope;
   security?: object[];
-  parameters?: { in: string; required?: boolean; schema?: Schema }[];
+  parameters?: { in: string; name: string; required?: boolean; schema?: Schema }[];
   requestBody?: { required?: boolean; content: Record<string, Media> };
   responses: Record<string, Response>;
 }
@@ -140,7 +140,10 @@ function completeOperation(method: string, operation: Operation, problemExamples
   describeScope(method, operation);
   if (WITHOUT_BODY.has(method) && !operation.requestBody) dropBodyProblems(operation.responses);
   for (const parameter of operation.parameters ?? []) {
-    if (parameter.in === 'path') parameter.schema = { format: 'uuid', ...parameter.schema };
+    if (parameter.in === 'path') {
+      const form = parameter.name === 'service' ? SERVICE_NAME_FORMAT.schema : { format: 'uuid' };
+      parameter.schema = { ...parameter.schema, ...form };
+    }
     if (parameter.schema) limitLength(parameter.schema);
     // Swagger UI sends an example, so an optional parameter would become a filter that the developer did not ask for.
     if (!parameter.required) delete parameter.schema?.example;

@@ -3,7 +3,7 @@ import { Validator } from '@seriousme/openapi-schema-validator';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { Ajv } from 'ajv';
 import formats from 'ajv-formats';
-import { EXAMPLES } from '../../src/foundation/common/names.js';
+import { EXAMPLES, SERVICE_NAME_FORMAT } from '../../src/foundation/common/names.js';
 import { problems } from '../../src/foundation/problems/problems.js';
 import { listOfProblems, listOfRoutes, listRoutes } from '../../tools/api-tables.js';
 import { useApp, useReplica } from '../support/use-app.js';
@@ -123,6 +123,15 @@ describe('GET /docs-json', () => {
         unbounded.push(...Object.keys(body.properties).filter((field) => !isBounded(body.properties[field]!)));
       }
       expect({ name, unbounded }).toEqual({ name, unbounded: [] });
+    }
+  });
+
+  it('describes the service of an event subscription as a name', () => {
+    const ofServices = operations.filter(([name]) => name.includes('/event-subscriptions/{service}'));
+    expect(ofServices.length).toBeGreaterThan(0);
+    for (const [, { parameters = [] }] of ofServices) {
+      const { schema } = parameters.find(({ name }) => name === 'service')!;
+      expect(schema).toEqual(SERVICE_NAME_FORMAT.schema);
     }
   });
 

@@ -12,10 +12,11 @@ import {
   type SubjectKind,
 } from '../../domain/events/event-types.js';
 import { toActor } from '../../foundation/access/actor.js';
+import { Doors } from '../../foundation/access/doors.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import { Answers, InternalController, RequireApp } from '../../foundation/access/require.js';
 import { Declares } from '../../foundation/access/route-declarations.js';
-import { IfSent, MOMENT, TextField, WholeNumberField } from '../../foundation/common/fields.js';
+import { IfSent, LabelField, MOMENT, WholeNumberField } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
@@ -36,10 +37,11 @@ class ReadEventsRequest {
   @MaxLength(MAX_EVENT_CURSOR_LENGTH, { message: 'must be the cursor of an earlier answer' })
   after?: string;
 
-  @TextField(100, {
-    description: 'random, one for each process that reads: it holds the subscription until 30 s after its last poll',
-    example: 'b7f3c1d2-recipes-1',
-  })
+  @LabelField(
+    'b7f3c1d2-recipes-1',
+    {},
+    'random, one for each process that reads: it holds the subscription until 30 s after its last poll',
+  )
   consumer!: string;
 
   @WholeNumberField(1, MAX_LIMIT, `default ${DEFAULT_LIMIT}`, DEFAULT_LIMIT)
@@ -110,7 +112,10 @@ class EventsResponse {
 
 @InternalController()
 export class EventsController {
-  constructor(private readonly feed: EventFeed) {}
+  constructor(
+    private readonly feed: EventFeed,
+    private readonly doors: Doors,
+  ) {}
 
   @Post('events')
   @RequireApp()
@@ -127,7 +132,8 @@ export class EventsController {
   async readEvents(@Req() request: Request, @Body() body: ReadEventsRequest): Promise<EventsResponse> {
     const { caller: service } = getPrincipal(request, 'app');
     const { after, consumer, limit, wait_seconds: waitSeconds } = body;
-    const poll = { service, consumer, after, limit, waitSeconds, actor: toActor(request) };
+    const verifyAgain = () => this.doors.authenticate('app', request, { isFresh: true });
+    const poll = { service, consumer, after, limit, waitSeconds, actor: toActor(request), verifyAgain };
     return EventsResponse.from(await this.feed.readEvents(poll));
   }
 }

@@ -24,9 +24,10 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
   validate(request: Request, key: string, asked: RouteDemand): Promise<AppPrincipal> {
     const id = request.headers['x-platform-app-id'];
     if (typeof id !== 'string') throw createRefusal('app', 'no_id');
-    const isFresh = isFreshVerdictWanted(request);
+    const isFreshWanted = isFreshVerdictWanted(request);
+    const isFresh = isFreshWanted || asked.isFresh === true;
     const { target = this.environment.serviceName, appScope: scope } = asked;
     const verify = () => this.door.verifyApp({ id, key, target, scope, isFresh, getActor: () => toActor(request) });
-    return isFresh ? this.freshness.noteArrival(request).then(verify) : verify();
+    return isFreshWanted ? this.freshness.noteArrival(request).then(verify) : verify();
   }
 }

@@ -24,12 +24,18 @@ import type { EventType } from './event-types.js';
 /** Longer than the longest wait, so that a consumer which waits keeps the subscription. */
 export const HOLD_SECONDS = 30;
 
-/** `$1`: service, `$2`: consumer. */
+/**
+ * `$1`: service, `$2`: consumer. Skips a locked row, because polls that wait for a lock would keep their connections
+ * and exhaust the pool.
+ */
 const HOLD = `UPDATE event_subscriptions SET consumer = $2, polled_at = clock_timestamp()
-  WHERE service = $1
+  WHERE service = (SELECT service FROM event_subscriptions WHERE service = $1
     AND (consumer IS NULL OR consumer = $2 OR polled_at < clock_timestamp() - interval '${HOLD_SECONDS} seconds')
+    FOR UPDATE SKIP LOCKED)
   RETURNING types, seal::float8, number, generation, origin, ${ORIGIN} AS present`;
-const FIND_HOLDER = `SELECT ceil(${HOLD_SECONDS} - extract(epoch FROM clock_timestamp() - polled_at))::integer AS seconds
+/** `$1`: service, `$2`: consumer. A consumer that holds the subscription itself met a lock, which ends soon. */
+const FIND_HOLDER = `SELECT CASE WHEN consumer <> $2
+    THEN ceil(${HOLD_SECONDS} - extract(epoch FROM clock_timestamp() - polled_at))::integer ELSE 1 END AS seconds
   FROM event_subscriptions WHERE service = $1`;
 const FIND_SEAL = `SELECT FROM audit_seals WHERE number = $1 AND ${SEAL_MARK} = $2`;
 /** `$1`: types, `$2` and `$3`: position. */
@@ -63,6 +69,8 @@ export interface Poll {
   readonly limit: number;
   readonly waitSeconds: number;
   readonly actor: Actor;
+  /** Verifies the key of the service again, which may be revoked while the poll waits. @throws {ProblemException} */
+  readonly verifyAgain: () => Promise<unknown>;
 }
 
 interface StoredEvent extends EventPosition {
@@ -114,14 +122,16 @@ export class EventFeed {
   /**
    * A long poll: answers at once when there are events to read, else after the wait, during which it holds neither a
    * connection nor a lock.
-   * @throws {ProblemException} not_subscribed; events_busy while another consumer holds the subscription
+   * @throws {ProblemException} not_subscribed; events_busy while another consumer holds the subscription, or its row is locked
    */
   async readEvents(poll: Poll): Promise<Batch> {
     const first = await this.readOnce(poll);
     const isEmpty = first.batch.events.length === 0 && first.batch.resetCursor === undefined;
     if (!isEmpty || poll.waitSeconds === 0) return first.batch;
     const mayHaveEvents = await this.waits.wait(poll.service, first.types, first.copied, poll.waitSeconds * 1_000);
-    return mayHaveEvents ? (await this.readOnce(poll)).batch : first.batch;
+    if (!mayHaveEvents) return first.batch;
+    await poll.verifyAgain();
+    return (await this.readOnce(poll)).batch;
   }
 
   private async readOnce(poll: Poll): Promise<Exclude<ReadResult, ProblemException>> {
@@ -133,7 +143,7 @@ export class EventFeed {
   private async readWithin(transaction: EntityManager, poll: Poll): Promise<ReadResult> {
     const { service, consumer, after, limit } = poll;
     const [[held]] = await transaction.query<[Held[], number]>(HOLD, [service, consumer]);
-    if (!held) return findRefusal(transaction, service);
+    if (!held) return findRefusal(transaction, poll);
     const from = await this.findStart(transaction, poll, held, after);
     const { seal, number } = from ?? held;
     const [read] = await transaction.query<Read[]>(READ, [held.types, seal, number, limit + 1]);
@@ -198,8 +208,8 @@ export class EventFeed {
   }
 }
 
-async function findRefusal(transaction: EntityManager, service: string): Promise<ProblemException> {
-  const [holder] = await transaction.query<{ seconds: number }[]>(FIND_HOLDER, [service]);
+async function findRefusal(transaction: EntityManager, { service, consumer }: Poll): Promise<ProblemException> {
+  const [holder] = await transaction.query<{ seconds: number }[]>(FIND_HOLDER, [service, consumer]);
   if (!holder) return new ProblemException(problems.notSubscribed);
   const seconds = Math.min(HOLD_SECONDS, Math.max(1, holder.seconds));
   return new ProblemException(problems.eventsBusy, { headers: { 'Retry-After': String(seconds) } });

@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Gauge } from 'prom-client';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
+import { SERVICE_NAME_FORMAT } from '../../foundation/common/names.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { MetricsRegistry, PREFIX } from '../../foundation/metrics/metrics-registry.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
@@ -118,6 +119,7 @@ export class SubscriptionsService {
 
   /** @throws {ProblemException} not_found */
   async getSubscription(service: string): Promise<Subscription> {
+    if (!SERVICE_NAME_FORMAT.isName(service)) throw new ProblemException(problems.notFound);
     const [found] = await this.dataSource.query<Subscription[]>(`${READ} WHERE service = $1`, [service]);
     if (!found) throw new ProblemException(problems.notFound);
     return found;
@@ -227,6 +229,7 @@ export class SubscriptionsService {
 }
 
 async function lockSubscription(transaction: EntityManager, service: string): Promise<Locked> {
+  if (!SERVICE_NAME_FORMAT.isName(service)) throw new ProblemException(problems.notFound);
   const [held] = await transaction.query<Locked[]>(LOCK, [service]);
   if (!held) throw new ProblemException(problems.notFound);
   return held;

@@ -33,6 +33,8 @@ export interface RouteDemand {
   readonly appScope?: string | null | undefined;
   /** Whether a node acts on its own key, which its targets do not restrict. */
   readonly isOwnKey?: boolean;
+  /** Whether an app key is verified in the database, also while its verdict is cached. */
+  readonly isFresh?: boolean;
   /** What the route demands of an operator. */
   readonly operatorScope?: RouteScope | undefined;
 }

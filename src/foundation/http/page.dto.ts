@@ -1,7 +1,8 @@
 import { applyDecorators, type Type } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { Transform } from 'class-transformer';
-import { IsIn, IsInt, IsOptional, Max, MaxLength, Min } from 'class-validator';
+import { IsIn, IsInt, Max, MaxLength, Min } from 'class-validator';
+import { IfSent } from '../common/fields.js';
 import { isId } from '../common/ids.js';
 import { type ProblemException, createFieldProblem } from '../problems/problems.js';
 import type { Page, PageOrder, PageRequest } from '../database/page.js';
@@ -15,7 +16,7 @@ const NULLABLE_CURSOR = { type: String, nullable: true, example: null } as const
 
 export class PageQuery {
   @ApiPropertyOptional({ type: 'integer', minimum: 1, maximum: MAX_LIMIT, default: DEFAULT_LIMIT })
-  @IsOptional()
+  @IfSent()
   @Transform(({ value }: { value: unknown }) =>
     typeof value === 'string' && /^\d{1,4}$/.test(value) ? Number(value) : value,
   )
@@ -25,7 +26,7 @@ export class PageQuery {
   limit?: number;
 
   @ApiPropertyOptional({ type: String, maxLength: MAX_CURSOR_LENGTH, description: 'next_cursor of the previous page' })
-  @IsOptional()
+  @IfSent()
   @MaxLength(MAX_CURSOR_LENGTH, { message: CURSOR_DETAIL })
   cursor?: string;
 }
@@ -48,7 +49,7 @@ export function SortField(enumName: string, orders: Orders = CREATION_ORDER): Pr
   const description = 'the order of the list, which has to be the same for all of its pages';
   return applyDecorators(
     ApiPropertyOptional({ enum: values, enumName, description, example: values[0] }),
-    IsOptional(),
+    IfSent(),
     IsIn(values, { message: `must be one of ${values.join(', ')}` }),
   );
 }

@@ -208,8 +208,8 @@ export const problems = {
       'last_admin: The household would have no admin. The caller is the last active admin of a household with other ' +
       'members. Make another member admin first, or delete the household.',
     eventsBusy:
-      'events_busy: Another consumer reads. It holds the subscription until 30 seconds after its last poll: stand by ' +
-      'for as long as Retry-After says.',
+      'events_busy: Another poll reads. A consumer holds the subscription until 30 seconds after its last poll, and one ' +
+      'poll of it reads at a time: stand by for as long as Retry-After says.',
     alreadyMember: 'already_member: The person is a member. The person is a member of this household already.',
     householdFull:
       'household_full: The household is full. A household has at most 100 members, and its admins give it at most 50 ' +

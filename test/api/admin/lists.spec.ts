@@ -110,6 +110,10 @@ describe('POST /api/v0/admin/users/search', () => {
     await reader.as().post('/users/search', { email }).expect(200);
   });
 
+  it.each(['sort', 'limit', 'cursor'])('answers 400 when %s is null', async (name) => {
+    expectInvalid(await app.admin.post('/users/search', { [name]: null }), `/${name}`);
+  });
+
   it('searches for a part of the address in any case, in which the wildcards of LIKE stand for themselves', async () => {
     for (const name of ['ann_a', 'anna', 'joann', 'a%b', 'axb', 'a\\b', 'bo']) await insert(`${name}@search.test`);
     const search = async (part: string) => (await list({ search: part })).map((email) => email.split('@')[0]);

@@ -1,6 +1,6 @@
 import { PurgeJob } from '../../../src/domain/maintenance/jobs.js';
 import { EventWaits } from '../../../src/domain/events/event-waits.js';
-import { expectProblem } from '../../support/expect-problem.js';
+import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { Owner } from '../../support/owner.js';
 import { openTransaction } from '../../support/row-lock.js';
 import { useApp } from '../../support/use-app.js';
@@ -180,6 +180,39 @@ describe('POST /internal/events', () => {
     expect((await first.poll()).status).toBe(409);
   });
 
+  it('answers 409 to parallel polls while one of them reads, and lets none wait for its lock', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const reading = await openTransaction(
+      app.database,
+      `SELECT FROM event_subscriptions WHERE service = '${subscriber.name}' FOR UPDATE`,
+    );
+    // The lock ends after the answers, so that polls which wait for it would never answer.
+    const answers = await Promise.all(Array.from({ length: 20 }, () => subscriber.poll()));
+    for (const answer of answers) {
+      expect([answer.status, answer.body.code]).toEqual([409, 'events_busy']);
+      expect(answer.headers['retry-after']).toBe('1');
+    }
+    await reading.query('ROLLBACK');
+    await reading.end();
+    await subscriber.read();
+  });
+
+  it('answers 401 in place of events when the key was revoked while the poll waited', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const waits = app.nest.get(EventWaits);
+    const waiting = subscriber.poll({ wait_seconds: 20 }).then((answer) => answer);
+    while (waits.count < 1) await new Promise(setImmediate);
+    // As another replica does it, of which the cache of this one does not know yet.
+    await query('UPDATE app_credentials SET revoked_at = now() WHERE id = $1', [subscriber.service.appId]);
+    await deleteUsers(1);
+    expectProblem(await waiting, problems.invalidAppCredentials);
+  });
+
+  it('answers 400 to a consumer that PostgreSQL cannot store', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    expectInvalid(await subscriber.poll({ consumer: 'a\u0000' }), '/consumer');
+  });
+
   it('waits without a connection, and answers when an event of the types was copied', async () => {
     const subscriber = await Subscriber.to(app, ['user.deleted']);
     const waiting = subscriber.read({ wait_seconds: 20 });
@@ -253,5 +286,19 @@ describe('POST /internal/events', () => {
       ['user.deleted', bob.user.id, {}],
       ['session.ended', bob.user.id, { reason: 'deleted', count: null }],
     ]);
+  });
+});
+
+describe('/api/v0/admin/event-subscriptions/{service}', () => {
+  it.each(['%00', 'a%20b', 'unknown'])('answers 404 to the service %s', async (name) => {
+    const path = `/event-subscriptions/${name}`;
+    for (const call of [
+      app.admin.get(path),
+      app.admin.get(`${path}/events`),
+      app.admin.delete(path),
+      app.admin.post(`${path}/rewind`, {}),
+      app.admin.post(`${path}/skip`, {}),
+    ])
+      expectProblem(await call, problems.notFound);
   });
 });
