@@ -136,6 +136,7 @@ await checks.around(async (cleanup) => {
   await checkExposition(await startWatchedService(cleanup, 2), 'a fleet of two workers');
   const service = await startWatchedService(cleanup);
   await checkExposition(service, 'one process');
+  await service.client.subscribeToEvents('recipes', ['user.deleted']);
   await checkDashboard(cleanup, folder, service);
   await checkRules(folder, await record(service));
 });
