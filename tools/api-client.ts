@@ -62,10 +62,6 @@ export class ApiClient {
     return this.send('DELETE', `/api/v0/admin/app-credentials/${app_id}`, undefined, this.asAdmin);
   }
 
-  subscribeToEvents(service: string, types: readonly string[]): Promise<unknown> {
-    return this.send('PUT', `/api/v0/admin/event-subscriptions/${service}`, { types }, this.asAdmin);
-  }
-
   private async post<Answer>(path: string, body: object, schema: z.ZodType<Answer>, headers = {}): Promise<Answer> {
     const response = await this.send('POST', path, body, headers);
     return schema.parse(await response.json());

@@ -11,7 +11,6 @@ import {
   ApiProperty,
   ApiPropertyOptional,
   ApiSchema,
-  ApiResponse,
   ApiSecurity,
 } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
@@ -24,7 +23,7 @@ import { getRequestId } from '../../foundation/common/ids.js';
 import { APP_SCOPE_FORMAT, EXAMPLES, MAX_RESTRICTIONS, SERVICE_NAME_FORMAT } from '../../foundation/common/names.js';
 import { MAX_TEXT_LENGTH } from '../../foundation/http/validation.js';
 import { ProblemFilter } from '../../foundation/problems/problem.filter.js';
-import { ApiProblems } from '../../foundation/problems/api-problems.js';
+import { ApiErrorsAs, ApiProblems } from '../../foundation/problems/api-problems.js';
 import {
   ProblemException,
   problems,
@@ -51,7 +50,7 @@ const MAX_SCOPE_LENGTH = MAX_RESTRICTIONS * (APP_SCOPE_FORMAT.schema.maxLength +
 
 /** Only for the OpenAPI document: the form is parsed after authentication. */
 class TokenExchangeBody {
-  @ApiProperty({ enum: [GRANT_TYPE] }) grant_type!: string;
+  @ApiProperty({ enum: [GRANT_TYPE], example: GRANT_TYPE }) grant_type!: string;
 
   @ApiProperty({
     type: String,
@@ -61,7 +60,7 @@ class TokenExchangeBody {
   })
   subject_token!: string;
 
-  @ApiProperty({ enum: [ACCESS_TOKEN] }) subject_token_type!: string;
+  @ApiProperty({ enum: [ACCESS_TOKEN], example: ACCESS_TOKEN }) subject_token_type!: string;
   @ApiProperty({ ...SERVICE_NAME_FORMAT.schema, description: 'the next service', example: 'ocr' }) audience!: string;
 
   @ApiPropertyOptional({
@@ -87,10 +86,12 @@ const OAUTH_ERRORS = ['invalid_request', 'invalid_client', 'invalid_target', 'in
 
 @ApiSchema({ name: 'OAuthError' })
 class OAuthErrorSchema {
-  @ApiProperty({ enum: OAUTH_ERRORS }) error!: string;
-  @ApiProperty() error_description!: string;
-  @ApiProperty({ description: 'as in every other error of this service' }) code!: string;
-  @ApiProperty({ description: 'as in the X-Request-Id header and in the logs' }) request_id!: string;
+  @ApiProperty({ enum: OAUTH_ERRORS, enumName: 'OAuthErrorCode', example: 'invalid_request' }) error!: string;
+  @ApiProperty({ example: 'The subject token has ended.' }) error_description!: string;
+  @ApiProperty({ description: 'as in every other error of this service', example: 'invalid_subject_token' })
+  code!: string;
+  @ApiProperty({ description: 'as in the X-Request-Id header and in the logs', example: EXAMPLES.id })
+  request_id!: string;
 }
 
 /** Writes 400 and 401 as RFC 6749 §5.2 says; all other errors are those of every route. */
@@ -169,8 +170,7 @@ export class TokenController {
   @ApiConsumes('application/x-www-form-urlencoded')
   @ApiBody({ type: TokenExchangeBody })
   @ApiOkResponse({ type: TokenResponse })
-  @ApiResponse({ status: 400, type: OAuthErrorSchema })
-  @ApiResponse({ status: 401, type: OAuthErrorSchema })
+  @ApiErrorsAs(OAuthErrorSchema, 400, 401)
   async exchangeToken(@Req() request: Request, @Res({ passthrough: true }) response: Response): Promise<TokenResponse> {
     const asked = readExchange(request.body as Buffer | undefined);
     const issued = await this.tokens.exchangeToken(asked, getPrincipal(request, 'app'), toActor(request));

@@ -1,8 +1,18 @@
-import { ApiProperty, ApiPropertyOptional, ApiResponse, ApiSchema, getSchemaPath } from '@nestjs/swagger';
+import {
+  ApiExtraModels,
+  ApiProperty,
+  ApiPropertyOptional,
+  ApiResponse,
+  ApiSchema,
+  getSchemaPath,
+} from '@nestjs/swagger';
 import { EXAMPLES, OPERATOR_SCOPES, SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
 import { MAX_ERRORS, problems, toProblemBody, type Problem } from './problems.js';
 
 const PROBLEMS_OF_ROUTE = 'problems';
+const OTHER_FORM_OF_ROUTE = 'other form of problems';
+
+type Schema = abstract new (...parameters: never[]) => unknown;
 
 @ApiSchema({ name: 'FieldError' })
 class FieldErrorSchema {
@@ -77,11 +87,29 @@ export function ApiProblems(...added: Problem[]): MethodDecorator {
   };
 }
 
+/** A route that writes errors of these statuses in another form. The last decorator of the route, so that it applies first. */
+export function ApiErrorsAs(schema: Schema, ...statuses: number[]): MethodDecorator {
+  return (target, key, descriptor) => {
+    Reflect.defineMetadata(OTHER_FORM_OF_ROUTE, { schema, statuses }, descriptor.value as object);
+    ApiExtraModels(schema)(target, key, descriptor);
+  };
+}
+
 /** Leaves the description to `completeDocument`, because each use of the decorator would repeat it here. */
 function describeResponse(status: number, codes: string[]): MethodDecorator {
   const schema = { $ref: getSchemaPath(ProblemSchema) };
   const examples = Object.fromEntries(codes.map((code) => [code, { $ref: `#/components/examples/${code}` }]));
-  return ApiResponse({ status, content: { 'application/problem+json': { schema, examples } } });
+  return (target, key, descriptor) => {
+    const other = Reflect.getMetadata(OTHER_FORM_OF_ROUTE, descriptor.value as object) as
+      { readonly schema: Schema; readonly statuses: readonly number[] } | undefined;
+    const content = {
+      'application/problem+json': { schema, examples },
+      ...(other?.statuses.includes(status) && {
+        'application/json': { schema: { $ref: getSchemaPath(other.schema) } },
+      }),
+    };
+    ApiResponse({ status, content })(target, key, descriptor);
+  };
 }
 
 /** @returns the examples that {@link ApiProblems} refers to, for the components of the OpenAPI document */
