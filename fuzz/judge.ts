@@ -22,10 +22,10 @@ export type StatusCounts = Record<string, number>;
 
 /**
  * These operations need a code of an app, an authenticator, a token of a mail, an invitation of another user, another
- * session of the caller, or a setting.
+ * session of the caller, or a setting, such as ACCESS_TOKEN_ALGORITHM=ES256.
  */
 const NEEDS_MORE =
-  /(login\/second-factor|login\/enrolment\/totp|invitations\/accept|households\/\{id\}\/enrolments|login\/passkey|\/confirm|totp\/remove|recovery-codes|me\/passkeys|passkeys\/\{id\}(\/remove)?|sessions\/\{id\})$/;
+  /(login\/second-factor|login\/enrolment\/totp|invitations\/accept|households\/\{id\}\/enrolments|login\/passkey|\/confirm|totp\/remove|recovery-codes|me\/passkeys|passkeys\/\{id\}(\/remove)?|sessions\/\{id\}|internal\/token)$/;
 
 /** Decides whether the document and the contract allow a response. */
 export class Judge {
@@ -101,7 +101,9 @@ export class Judge {
     { method }: Wire,
     { status, headers, body }: Answer,
   ): string | undefined {
-    if (typeOf(headers) !== PROBLEM) return `${status} is ${typeOf(headers)} and not ${PROBLEM}`;
+    const type = typeOf(headers);
+    const otherForm = operation?.responses[status]?.content?.[type].schema;
+    if (type !== PROBLEM && !otherForm) return `${status} is ${type} and not ${PROBLEM}`;
     if (operation && !operation.responses[status] && !BEFORE_ROUTING.has(status))
       return `${operation.id} → ${status} is not documented`;
     if (status === 401 && !headers['www-authenticate']) return '401 without WWW-Authenticate';
@@ -109,6 +111,10 @@ export class Judge {
     if (method === 'HEAD') return body ? 'an answer to HEAD has a body' : undefined;
     if (body.length > MAX_PROBLEM_LENGTH) return `${status} has a body of ${body.length} characters`;
     const said: unknown = JSON.parse(body);
+    if (type !== PROBLEM && otherForm) {
+      const difference = this.document.difference(otherForm, said);
+      return difference && `${status} is not the documented error: ${difference}`;
+    }
     const { status: saidStatus } = problem.parse(said);
     if (saidStatus !== status) return `the problem says ${String(saidStatus)} and the answer ${status}`;
     const difference = this.document.difference(this.document.problemSchema, said);

@@ -6,6 +6,7 @@ export const ApiBody = decorate;
 export const ApiConsumes = decorate;
 export const ApiExcludeController = decorate;
 export const ApiExtension = decorate;
+export const ApiExtraModels = decorate;
 export const ApiHeader = decorate;
 export const ApiOkResponse = decorate;
 export const ApiOperation = decorate;

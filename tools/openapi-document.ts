@@ -230,7 +230,10 @@ function toJsonSchema(value: unknown): unknown {
   const single = Array.isArray(allOf) && allOf.length === 1;
   const parts: object = single ? (allOf[0] as object) : allOf === undefined ? {} : { allOf };
   const rest: Record<string, unknown> = { ...parts, ...others };
-  if (nullable === true) rest.type = [rest.type as string, 'null'];
+  if (nullable === true && '$ref' in rest) {
+    rest.anyOf = [{ $ref: rest.$ref }, { type: 'null' }];
+    delete rest.$ref;
+  } else if (nullable === true) rest.type = [rest.type as string, 'null'];
   return Object.fromEntries(Object.entries(rest).map(([name, child]) => [name, toJsonSchema(child)]));
 }
 
