@@ -102,7 +102,8 @@ export class Judge {
     { status, headers, body }: Answer,
   ): string | undefined {
     const type = typeOf(headers);
-    const otherForm = operation?.responses[status]?.content?.[type].schema;
+    const documented = operation?.responses[status];
+    const otherForm = documented?.content?.[type]?.schema;
     if (type !== PROBLEM && !otherForm) return `${status} is ${type} and not ${PROBLEM}`;
     if (operation && !operation.responses[status] && !BEFORE_ROUTING.has(status))
       return `${operation.id} → ${status} is not documented`;

@@ -233,6 +233,7 @@ function toJsonSchema(value: unknown): unknown {
   if (nullable === true && '$ref' in rest) {
     rest.anyOf = [{ $ref: rest.$ref }, { type: 'null' }];
     delete rest.$ref;
+    delete rest.type;
   } else if (nullable === true) rest.type = [rest.type as string, 'null'];
   return Object.fromEntries(Object.entries(rest).map(([name, child]) => [name, toJsonSchema(child)]));
 }
