@@ -1,7 +1,7 @@
 /**
- * Reauthentication of the operator before actions that destroy much or cannot be undone, unless the last one is less than
- * 5 minutes old: a session that was left open or stolen is not enough for them (ASVS 7.5.3). The page of such an action
- * renders the proof into its form, and requires it before it acts.
+ * Reauthentication of the operator before actions that show a secret, grant rights or cannot be undone, unless the last one
+ * is less than 5 minutes old: a session that was left open or stolen is not enough for them (ASVS 7.5.3). The page of such
+ * an action renders the proof into its form, and requires it before it acts. Only actions marked isHarmless do without.
  */
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
@@ -48,5 +48,7 @@ export class Confirmations {
     if (!isSameDigest(computeDigest(key), session.keyDigest))
       refuseField(`/${FIELD.name}`, 'is not the one of this session, so nothing was changed');
     await this.sessions.confirmSession(session);
+    // A form that is refused for another field does not ask for the key again.
+    request.consoleSession = { ...session, isConfirmed: true };
   }
 }

@@ -59,6 +59,7 @@ const ENROLMENTS: ResourceType<NodeEnrolmentResponse, IssuedEnrolmentResponse> =
       effect: 'The code is unknown from the next call on. A device that has used it keeps its key: revoke that node.',
       route: ({ enrolments: { cancelEnrolment } }) =>
         Object.assign(async (request: Request, id: string) => cancelEnrolment(request, id), cancelEnrolment),
+      isHarmless: true,
     },
   },
   groupedBy: 'household_id',

@@ -51,6 +51,7 @@ const HOUSEHOLDS: ResourceType<AdminHouseholdResponse> = {
       effect: 'Its members see the new name.',
       route: ({ households }) => households.renameHousehold,
       fields: ({ name }) => [{ label: 'Name', name: 'name', value: name ?? '', isRequired: true }],
+      isHarmless: true,
     },
     'add-member': {
       title: 'Add a member',
@@ -161,6 +162,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
     const asked = await this.findMember(request, address);
     refuseOutdated(request, toSeen(asked.member));
     keepForm(request, (refused) => this.renderMemberAction(request, asked, refused));
+    await this.confirmations.requireProof(request);
     await asked.action.perform(this.api.bindTo(request), request, address);
     setPageHeaders(response);
     response.redirect(303, toAddress(this.toAddressOf(asked.household), { done: address.action }));
@@ -333,6 +335,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
         <p role="note">
           {effect} {isOnlyAdmin && 'This is the only active admin: without this person the household has none.'}
         </p>
+        {this.confirmations.renderProof(request, refused)}
       </Form>,
       [{ address: this.toAddressOf(household), name: HOUSEHOLDS.toName(household) }],
     );

@@ -52,8 +52,10 @@ export interface Action<Resource> {
   readonly route: (api: AdminRoutes) => ActionRoute;
   /** What the call sends besides the fields. */
   readonly body?: Unvalidated;
-  /** Whether the operator has to type the name to confirm, and to prove again who they are. */
+  /** Whether the operator has to type the name to confirm. */
   readonly asksForName?: boolean;
+  /** Only for an action that shows no secret, grants nothing and does little harm: all others need a fresh proof. */
+  readonly isHarmless?: boolean;
   readonly fields?: (resource: Resource) => readonly FieldProps[];
 }
 
@@ -415,6 +417,7 @@ export abstract class ResourcePages<
       `New ${noun}`,
       <Form session={getSession(request)} action={address} submit={submit} fields={filled}>
         {refused && <FormError refused={refused} fields={fields} />}
+        {this.confirmations.renderProof(request, refused)}
       </Form>,
     );
   }
@@ -423,6 +426,7 @@ export abstract class ResourcePages<
   async create(@Req() request: Request, @Res() response: Response): Promise<void> {
     keepForm(request, (refused) => this.renderNew(request, refused));
     const issue = this.getIssueRoute(request);
+    await this.confirmations.requireProof(request);
     const result = this.renderIssued(await issue(request, this.readBody(request, this.listNewFields())));
     const next = typeof result === 'string' ? toAddress(result, { done: 'new' }) : result;
     this.sendResult(response, `New ${this.type.noun}`, next);
@@ -471,7 +475,7 @@ export abstract class ResourcePages<
     resource: Resource,
     refused?: RefusedForm,
   ): Promise<VNode> {
-    const { title, effect, asksForName, fields } = this.findAction(action);
+    const { title, effect, asksForName, isHarmless, fields } = this.findAction(action);
     const { use } = await this.describe(request, id, resource);
     const { address, nameLabel, toName } = this.type;
     const toType = asksForName ? [{ label: nameLabel, name: 'name', isRequired: true }] : [];
@@ -490,7 +494,7 @@ export abstract class ResourcePages<
         <p role="note">
           {effect} {use}
         </p>
-        {asksForName && this.confirmations.renderProof(request, refused)}
+        {!isHarmless && this.confirmations.renderProof(request, refused)}
       </Form>,
       [{ address: this.toAddressOf(resource), name: toName(resource) }],
     );
@@ -502,13 +506,13 @@ export abstract class ResourcePages<
     @Res() response: Response,
     @Param() { id, action }: ActionAddress,
   ): Promise<void> {
-    const { title, asksForName } = this.findAction(action);
+    const { title, asksForName, isHarmless } = this.findAction(action);
     const resource = await this.getRoutes(request).find(id);
     refuseOutdated(request, resource.updated_at);
     keepForm(request, (refused) => this.renderAction(request, { id, action }, resource, refused));
     if (asksForName && readFields(request).name !== this.type.toName(resource))
       refuseField('/name', 'is another one, so nothing was changed');
-    if (asksForName) await this.confirmations.requireProof(request);
+    if (!isHarmless) await this.confirmations.requireProof(request);
     const result = await this.perform(request, id, action, resource);
     const next = typeof result === 'string' ? toAddress(result, { done: action }) : result;
     this.sendResult(response, `${title}: ${this.type.toName(resource)}`, next);

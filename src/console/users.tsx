@@ -50,6 +50,7 @@ const USERS: ResourceType<UserResponse, CreatedUserResponse> = {
       effect: 'All sessions end, and logins are refused.',
       route: ({ users }) => users.updateUser,
       body: { is_active: false },
+      isHarmless: true,
     },
     enable: {
       title: 'Enable',
