@@ -11,7 +11,8 @@ import {
   type Variables,
 } from '../foundation/config/environment.js';
 import { FILE_VARIABLES, VARIABLE_TYPES } from '../foundation/config/variables.js';
-import { isMasterKeyShared, listWeakSettings } from '../foundation/config/weak-settings.js';
+import { listWeakSettings } from '../foundation/config/weak-settings.js';
+import { isMasterKeyShared } from '../foundation/crypto/secret.js';
 import { toErrorFields, Log } from '../foundation/logging/log.js';
 import { isMailEnabled } from '../domain/mail/mail-transport.js';
 

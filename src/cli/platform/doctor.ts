@@ -5,7 +5,7 @@ import { Clock } from '../../foundation/common/clock.js';
 import { EnvFile } from '../../foundation/config/env-file.js';
 import { InvalidEnvironmentError } from '../../foundation/config/environment.js';
 import { secret } from '../../foundation/config/variable-kinds.js';
-import { isMasterKeyShared } from '../../foundation/config/weak-settings.js';
+import { isMasterKeyShared } from '../../foundation/crypto/secret.js';
 import { isSameSecret } from '../../foundation/crypto/secret.js';
 import { readSchemaState, type SchemaState } from '../../foundation/database/migrate.js';
 import { describeCause, describeDatabaseFailure } from '../failures.js';

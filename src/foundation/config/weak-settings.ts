@@ -1,5 +1,4 @@
 import { isIP } from 'node:net';
-import { isSameSecret } from '../crypto/secret.js';
 import type { Environment } from './environment.js';
 
 /** A setting that is allowed, and that production should not have. */
@@ -42,16 +41,6 @@ export function listWeakSettings(environment: Environment): WeakSetting[] {
   const known = 'operators may choose and so know the password of a user: set refused, and users are invited';
   add(adminSetPasswords === 'allowed', 'ADMIN_SET_PASSWORDS', known);
   return found;
-}
-
-/** The keys that count, current and former; one that is not set or cannot be read is undefined. */
-type Keys = Readonly<Record<'secretKey' | 'secretKeyPrevious' | 'masterKey' | 'masterKeyPrevious', string | undefined>>;
-
-/** Whether a service that holds the SECRET_KEY, or its former value, holds a master key with it. */
-export function isMasterKeyShared({ secretKey, secretKeyPrevious, masterKey, masterKeyPrevious }: Keys): boolean {
-  const handedOut = [secretKey, secretKeyPrevious].filter((key) => key !== undefined);
-  const own = [masterKey, masterKeyPrevious].filter((key) => key !== undefined);
-  return own.some((key) => handedOut.some((other) => isSameSecret(key, other)));
 }
 
 /** Off loopback and off sockets, `prefer` and a missing mode accept a server without TLS. */

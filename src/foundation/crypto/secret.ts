@@ -110,3 +110,20 @@ function computeChecksum(text: string): string {
   }
   return checksum;
 }
+
+/** The keys that count, current and former; one that is not set or cannot be read is undefined. */
+type PlatformKeys = Readonly<
+  Record<'secretKey' | 'secretKeyPrevious' | 'masterKey' | 'masterKeyPrevious', string | undefined>
+>;
+
+/** Whether a service that holds the SECRET_KEY, or its former value, holds a master key with it. */
+export function isMasterKeyShared({
+  secretKey,
+  secretKeyPrevious,
+  masterKey,
+  masterKeyPrevious,
+}: PlatformKeys): boolean {
+  const handedOut = [secretKey, secretKeyPrevious].filter((key) => key !== undefined);
+  const own = [masterKey, masterKeyPrevious].filter((key) => key !== undefined);
+  return own.some((key) => handedOut.some((other) => isSameSecret(key, other)));
+}

@@ -8,11 +8,15 @@ import {
   type FindOptionsWhere,
   type Repository,
 } from 'typeorm';
-import { refuseField } from '../problems/problems.js';
 
 export interface Page<T> {
   readonly items: T[];
   readonly nextCursor: string | null;
+}
+
+/** The row after which a page begins was deleted meanwhile, so that its place in the order is not known any more. */
+export class LostCursorError extends Error {
+  override readonly name = 'LostCursorError';
 }
 
 /** The order of a list by a property that has an index. Rows of one value are in the order of their ids. */
@@ -77,7 +81,7 @@ export async function findPage<Row extends { id: string }>(
   const rows = await repository.find(options);
   const needsRow = rows.length === 0 && after !== undefined && order.property !== 'id';
   if (needsRow && !(await repository.existsBy({ id: after } as FindOptionsWhere<Row>)))
-    refuseField('/cursor', 'is of a row that was deleted meanwhile, so the list has to be read from its begin');
+    throw new LostCursorError('is of a row that was deleted meanwhile, so the list has to be read from its begin');
   return cutPage(rows, limit, ({ id }) => id);
 }
 

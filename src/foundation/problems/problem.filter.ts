@@ -4,8 +4,10 @@ import { getCallerRequestId, getRequestId } from '../common/ids.js';
 import { getClientAddress } from '../common/network.js';
 import { isWarning } from '../common/security-events.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
+import { LostCursorError } from '../database/page.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import {
+  createFieldProblem,
   ProblemException,
   problems,
   toProblemBody,
@@ -33,7 +35,8 @@ declare module 'express-serve-static-core' {
 export class ProblemFilter implements ExceptionFilter {
   constructor(protected readonly log: Log) {}
 
-  catch(error: unknown, host: ArgumentsHost): void {
+  catch(thrown: unknown, host: ArgumentsHost): void {
+    const error = thrown instanceof LostCursorError ? createFieldProblem('/cursor', thrown.message) : thrown;
     const request = host.switchToHttp().getRequest<Request>();
     const response = host.switchToHttp().getResponse<Response>();
     const problem = toProblem(error);
