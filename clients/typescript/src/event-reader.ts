@@ -91,11 +91,11 @@ export class EventReader {
     this.iterators += 1;
     const iterator = this.iterators;
     await this.pauseAfterFailure();
-    for (let item = await this.take(); item; item = await this.take()) {
+    for (let item = await this.take(iterator); item; item = await this.take(iterator)) {
       this.isPending = true;
       if (item.event) yield item.event;
       else await onReset();
-      if (iterator !== this.iterators) throw new Error('A later iterator of this verifier reads the events');
+      this.expectLatest(iterator);
       this.isPending = false;
       this.failures = 0;
       this.after = item.cursor;
@@ -111,24 +111,31 @@ export class EventReader {
     await this.pause(computePauseMs(this.failures));
   }
 
+  private expectLatest(iterator: number): void {
+    if (iterator !== this.iterators) throw new Error('A later iterator of this verifier reads the events');
+  }
+
   /** @returns undefined when the verifier is closed */
-  private async take(): Promise<Item | undefined> {
+  private async take(iterator: number): Promise<Item | undefined> {
     while (!this.isClosed) {
+      this.expectLatest(iterator);
       const isHeld = this.runtime.clocks.monotonic() < this.polledAtMs + MAX_POLL_AGE_MS;
       const [item, ...others] = this.items;
       if (item && isHeld) {
         this.items = others;
         return item;
       }
-      await this.poll();
+      await this.poll(iterator);
     }
     return undefined;
   }
 
-  private async poll(): Promise<void> {
+  private async poll(iterator: number): Promise<void> {
     const sentAtMs = this.runtime.clocks.monotonic();
     const answer = await this.ask().catch(() => undefined);
     if (this.isClosed) return;
+    // What an earlier iterator asked for is not the later one's.
+    this.expectLatest(iterator);
     const code = answer && parseObject(answer.body)?.code;
     if (answer?.status === 403 && code === 'not_subscribed') throw this.createNotSubscribed();
     if (answer?.status === 409 && code === 'events_busy') return this.standBy(answer);
