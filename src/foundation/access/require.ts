@@ -274,7 +274,8 @@ class ForwardedUserGuard extends DoorGuard {
     try {
       const delegated = this.doors.readDelegated(request);
       if (delegated === undefined) {
-        // After the verdict, because a forged token is a 401 also beside a target.
+        // Without a token the target is the mistake; a forged token is a 401 also beside one.
+        if (request.headers.authorization === undefined) refuseUnusedTarget(request, this.environment);
         await super.canActivate(context);
         refuseUnusedTarget(request, this.environment);
         return true;
