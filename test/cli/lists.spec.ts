@@ -149,7 +149,7 @@ describe('the lists of platform-auth', () => {
     const base = '/api/v0/admin';
     const paths: string[] = [];
     const { url, close } = await serve((request, response) => {
-      paths.push(request.url!);
+      paths.push(request.url!.replace(/(expires_before)=.*/, '$1'));
       const health = { status: 'ok', details: {} };
       response.setHeader('content-type', 'application/json');
       const others: Record<string, object> = { '/health': health, [`${base}/background-work`]: work };
@@ -162,8 +162,8 @@ describe('the lists of platform-auth', () => {
     expect(stdout).toMatch(/audit unsealed +121 min: overdue\npurge age +90 s\n/);
     expect([code, stderr]).toEqual([1, expect.stringContaining('Overdue: audit_unsealed_seconds.')]);
     expect(stdout).toMatch(/root key +in use since 20\S+ \(400 days\)\nBCRYPT_COST +set at least 10\n/);
-    const ofApps = ['app-credentials/summary', 'app-credentials/unused-scopes'];
-    const counted = ['nodes/summary', ...ofApps, 'households?without_admin=true', 'findings'];
+    const keys = ['nodes/summary', 'app-credentials/summary', 'operators?live=true&limit=100&expires_before'];
+    const counted = [...keys, 'app-credentials/unused-scopes', 'households?without_admin=true', 'findings'];
     const admin = [...counted, 'background-work', 'configuration-review'];
     expect(paths).toEqual(['/health', ...admin.map((path) => `/api/v0/admin/${path}`)]);
     close();

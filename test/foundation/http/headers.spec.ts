@@ -48,7 +48,14 @@ describe('with CORS_ORIGINS', () => {
     const { status, headers, text } = await preflight('/api/v0/admin/nodes', ADMIN_UI);
     expect([status, text]).toEqual([204, '']);
     expect(headers).toMatchObject({ 'access-control-allow-origin': ADMIN_UI, vary: 'Origin' });
-    expect(headers['access-control-allow-methods']!.split(',')).toEqual(['GET', 'HEAD', 'POST', 'PATCH', 'DELETE']);
+    expect(headers['access-control-allow-methods']!.split(',')).toEqual([
+      'GET',
+      'HEAD',
+      'POST',
+      'PUT',
+      'PATCH',
+      'DELETE',
+    ]);
     expect(headers['access-control-allow-headers']!.toLowerCase().split(',')).toEqual(
       expect.arrayContaining(['authorization', 'content-type', 'idempotency-key', 'x-admin-key']),
     );
