@@ -4,7 +4,7 @@ import type { AppCredentialResponse } from '../../api/admin/app-credentials.admi
 import * as z from 'zod';
 import type { EnvFile } from '../../foundation/config/env-file.js';
 import { UNUSED_DAYS } from '../../foundation/config/limits.js';
-import { computeDigest } from '../../foundation/crypto/secret.js';
+import { computeDigest, isSameSecret } from '../../foundation/crypto/secret.js';
 import { describeOldKeyUse, formatPair, isExpiring, isOverlapOpen, isUnused } from '../credential-state.js';
 import { describeCause } from '../failures.js';
 import { HEADER_VALUE, readErrorCode, readJson, sendRequest, type HttpRequest } from '../http-client.js';
@@ -139,7 +139,7 @@ async function checkCredentials({ plan, url, own, now, canCompare }: Checkup): P
       warning(url, 'No credential was looked up.', 'It needs the database, or an ADMIN_API_KEY that is accepted.'),
     ];
   for (const { pair, ...key } of held) {
-    const known = keys?.filter(({ digest }) => digest === key.digest);
+    const known = keys?.filter(({ digest }) => isSameSecret(digest, key.digest));
     const refusal = findRefusal(pair, key, known, now);
     if (refusal) found.push(refusal);
   }
