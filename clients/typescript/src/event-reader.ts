@@ -8,6 +8,7 @@ import { describeAnswer, isUnavailable, parseObject } from './answers.js';
 import type { Checks } from './checks.js';
 import { VerifierConfigurationError } from './errors.js';
 import type { Settings } from './options.js';
+import type { EventsOptions, PlatformEvent } from './platform-event.js';
 import type { Runtime } from './runtime.js';
 import type { ServiceClient } from './service-client.js';
 import type { ServiceAnswer } from './transport.js';
@@ -22,26 +23,6 @@ const MAX_POLL_AGE_MS = 10_000;
 const MIN_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 60_000;
 const JITTER = 0.2;
-
-export interface EventsOptions {
-  /**
-   * Called when events may have been missed, after a restore for example: compare what this service knows of users with
-   * `POST /internal/users/lookup`. Called again when it fails.
-   */
-  readonly onReset: () => unknown;
-}
-
-/** A reason to look, not the state: what it tells may have changed again. */
-export interface PlatformEvent {
-  /** The same when the event comes again. */
-  readonly id: string;
-  /** Such as `user.deleted`. */
-  readonly type: string;
-  readonly time: Date;
-  readonly subject: { readonly kind: string; readonly id: string };
-  /** Ids, names and reasons. */
-  readonly data: Readonly<Record<string, unknown>>;
-}
 
 /** An event, or a reset, which has none. */
 interface Item {

@@ -2,7 +2,7 @@ export { Verifier } from './verifier.js';
 export type { VerifierOptions, VerifierLogger } from './options.js';
 export type { AppDemands, VerifierCore } from './verifier-core.js';
 export type { TokenDemands, UserDemands } from './delegation.js';
-export type { EventsOptions, PlatformEvent } from './event-reader.js';
+export type { EventsOptions, PlatformEvent } from './platform-event.js';
 export type { MemberDemands } from './membership.js';
 export type { Counts, Verdict } from './verdict-counts.js';
 export type { Watch } from './watch.js';

@@ -1,7 +1,7 @@
 import { hash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
 import type { Change } from '../../../packages/lease/src/change-feed.js';
 import { DELEGATED_TYPE } from './delegation.js';
-import type { PlatformEvent } from './event-reader.js';
+import type { PlatformEvent } from './platform-event.js';
 import { toSettings, type VerifierOptions } from './options.js';
 import type {
   AnyUserPrincipal,

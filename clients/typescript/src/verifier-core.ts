@@ -25,11 +25,12 @@ import {
 } from './credentials.js';
 import { expectDelegation, type TokenDemands, type UserDemands } from './delegation.js';
 import { Endings } from './endings.js';
-import { EventReader, type EventsOptions, type PlatformEvent } from './event-reader.js';
+import { EventReader } from './event-reader.js';
 import { MissingScopeError, RefusedError, toVerificationError, VerificationError } from './errors.js';
 import { ExchangedTokens } from './exchanged-tokens.js';
 import { expectMember, knowsHouseholds, type MemberDemands } from './membership.js';
 import { observeCounts } from './open-telemetry.js';
+import type { EventsOptions, PlatformEvent } from './platform-event.js';
 import type { Settings } from './options.js';
 import { Poller } from './poller.js';
 import type { PresentedRequest } from './presented-request.js';

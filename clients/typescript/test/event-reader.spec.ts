@@ -1,4 +1,4 @@
-import type { EventsOptions, PlatformEvent } from '../src/event-reader.js';
+import type { EventsOptions, PlatformEvent } from '../src/platform-event.js';
 import { toSettings } from '../src/options.js';
 import { ConnectionError, type ServiceAnswer, type ServiceRequest } from '../src/transport.js';
 import { VerifierCore } from '../src/verifier-core.js';
