@@ -102,11 +102,10 @@ function describeResponse(status: number, codes: string[]): MethodDecorator {
   return (target, key, descriptor) => {
     const other = Reflect.getMetadata(OTHER_FORM_OF_ROUTE, descriptor.value as object) as
       { readonly schema: Schema; readonly statuses: readonly number[] } | undefined;
+    // Tools that know no order of preference take the first.
     const content = {
+      ...(other?.statuses.includes(status) && { 'application/json': { schema: { $ref: getSchemaPath(other.schema) } } }),
       'application/problem+json': { schema, examples },
-      ...(other?.statuses.includes(status) && {
-        'application/json': { schema: { $ref: getSchemaPath(other.schema) } },
-      }),
     };
     ApiResponse({ status, content })(target, key, descriptor);
   };
