@@ -104,7 +104,9 @@ function describeResponse(status: number, codes: string[]): MethodDecorator {
       { readonly schema: Schema; readonly statuses: readonly number[] } | undefined;
     // Tools that know no order of preference take the first.
     const content = {
-      ...(other?.statuses.includes(status) && { 'application/json': { schema: { $ref: getSchemaPath(other.schema) } } }),
+      ...(other?.statuses.includes(status) && {
+        'application/json': { schema: { $ref: getSchemaPath(other.schema) } },
+      }),
       'application/problem+json': { schema, examples },
     };
     ApiResponse({ status, content })(target, key, descriptor);
