@@ -279,6 +279,25 @@ describe('platform-auth apply', () => {
     expect(await livePairs()).toEqual(['ocr → auth', 'recipes → ocr']);
   });
 
+  it('takes for_users from a pair whose scopes stay', async () => {
+    const writeFor = (for_users: boolean): void =>
+      writeMap(withCalls('recipes', { auth: null, ocr: { scopes: ['documents:read'], for_users } }));
+    const options = ['--to', 'json', '--output', cli.path('for-users'), '--yes'];
+    const readPair = async (): Promise<unknown> => {
+      const { body } = (await app.admin.get('/app-credentials?caller=recipes&target=ocr&live=true').expect(200)) as {
+        body: { items: { for_users: boolean }[] };
+      };
+      return body.items.map(({ for_users }) => for_users);
+    };
+    writeFor(true);
+    await cli.ok(...words(...options));
+    expect(await readPair()).toEqual([true]);
+    writeFor(false);
+    expect(await run('--to', 'json', '--output', cli.path('for-users'), '--plan')).toMatchObject({ code: 3 });
+    expect(await cli.json(...words(...options))).toMatchObject({ summary: { scoped: 1, rotated: 0, revoked: 0 } });
+    expect(await readPair()).toEqual([false]);
+  });
+
   it('gives each pair one key when two run at the same time', async () => {
     // The slower one of two that issue a key for one pair is refused.
     const start = (folder: string) => applyHere(cli.path(folder)).catch(() => undefined);

@@ -34,6 +34,7 @@ import {
 import {
   addRotations,
   carryOutPlan,
+  changesRights,
   leaveLostKeys,
   makePlan,
   type CredentialStore,
@@ -134,12 +135,11 @@ export function hasChanges({ summary, files, subscriptions }: ApplyReport): bool
 function addSummary(report: PlanReport): ApplyReport {
   const { pairs, strays } = report;
   const count = (action: string) => pairs.filter((pair) => pair.action === action).length;
-  const scoped = pairs.filter(({ action, scopes }) => action !== 'issue' && scopes !== undefined);
-  const untouched = pairs.filter(({ action, scopes }) => /^(keep|lost|old)$/.test(action) && scopes === undefined);
+  const untouched = pairs.filter((pair) => /^(keep|lost|old)$/.test(pair.action) && !changesRights(pair));
   const revoked = strays.filter((stray) => stray.revoked).length;
   const summary = {
     issued: count('issue'),
-    scoped: scoped.length,
+    scoped: pairs.filter(changesRights).length,
     rotated: count('rotate'),
     revoked,
     left_alone: untouched.length + strays.length - revoked,

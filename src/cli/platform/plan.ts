@@ -212,6 +212,11 @@ export interface PlanReport {
   readonly subscriptions: { service: string; types: readonly EventType[] }[];
 }
 
+/** Whether the map changes what a live credential may do. */
+export function changesRights({ action, scopes, for_users }: PlanReport['pairs'][number]): boolean {
+  return action !== 'issue' && (scopes !== undefined || for_users !== undefined);
+}
+
 type PairChange = Partial<Pick<AppCredentialResponse, 'scopes' | 'for_users'>>;
 
 export interface CredentialStore {
