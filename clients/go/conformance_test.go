@@ -235,13 +235,13 @@ func (r *run) verify(s step) (principal, error) {
 	case s.Member != nil:
 		// What is not a text is nobody's household: this verifier takes nothing else.
 		household, _ := s.Member.Household.(string)
-		return orNil(r.verifier.VerifyMember(ctx, headers, household, Demand{role: s.Member.Role}))
+		return toPrincipal(r.verifier.VerifyMember(ctx, headers, household, Demand{role: s.Member.Role}))
 	case presented.Door == DoorApp:
-		return orNil(r.verifier.VerifyApp(ctx, headers))
+		return toPrincipal(r.verifier.VerifyApp(ctx, headers))
 	case presented.Door == DoorNode:
-		return orNil(r.verifier.VerifyNode(ctx, headers))
+		return toPrincipal(r.verifier.VerifyNode(ctx, headers))
 	default:
-		return orNil(r.verifier.VerifyUser(ctx, headers, toDelegatedDemands(s)...))
+		return toPrincipal(r.verifier.VerifyUser(ctx, headers, toDelegatedDemands(s)...))
 	}
 }
 
@@ -256,7 +256,7 @@ func toDelegatedDemands(s step) []Demand {
 	}
 }
 
-func orNil[P any](found P, err error) (principal, error) { return found, err }
+func toPrincipal[P any](found P, err error) (principal, error) { return found, err }
 
 func (r *run) checkResponse(s step, err error, expected expectation) {
 	var explained *Error

@@ -117,9 +117,8 @@ func principalsFrom(ctx context.Context) principals {
 	return known
 }
 
-// WithApp, WithNode and WithUser put a caller into a context, for adapters of other protocols and for tests of handlers.
-
-// WithApp returns a context from which AppFrom returns this caller.
+// WithApp returns a context from which AppFrom returns this caller, for adapters of other protocols and for tests of
+// handlers.
 func WithApp(ctx context.Context, app App) context.Context { return withPrincipal(ctx, app) }
 
 // WithNode returns a context from which NodeFrom returns this caller.

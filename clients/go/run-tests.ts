@@ -14,7 +14,7 @@ const PROJECT = resolve('clients/go');
 const MODULES = ['.', 'platformauthgrpc', 'platformauthotel'];
 /** The newest that Go 1.24 builds. */
 const STATICCHECK = 'honnef.co/go/tools/cmd/staticcheck@v0.6.1';
-/** A failure of the network is not one of the code. */
+/** A test changes no go.mod, and downloads no other Go. */
 const GO = { GOFLAGS: '-mod=readonly', GOTOOLCHAIN: 'local' };
 
 const checks = new Checks();
@@ -58,7 +58,7 @@ async function makePlatform(cleanup: Cleanup): Promise<Record<string, string>> {
   };
 }
 
-/** The README's example and the version of the released module are what the code has. */
+/** The version under which the modules are released. */
 function readVersion(): string {
   const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
   return `v${version}`;
