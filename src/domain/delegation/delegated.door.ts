@@ -12,11 +12,10 @@ import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { ANY_GIVEN_ID, Database, RowsById } from '../../foundation/database/database.js';
 import { AccessTokens, type ActClaim, type DelegatedClaims } from '../tokens/access-tokens.js';
 import { SessionsService } from '../tokens/sessions.service.js';
+import { CLOCK_TOLERANCE_SECONDS } from '../tokens/user.door.js';
 
 export const MAX_LINKS = 4;
 export const DELEGATED_TTL_SECONDS = 5 * 60;
-/** Tolerated difference between the clocks of the replica that signed and the one that verifies. */
-const CLOCK_TOLERANCE_SECONDS = 60;
 
 const READ_PAIRS = {
   name: 'app_credentials_read_for_users',

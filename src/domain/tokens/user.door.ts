@@ -8,7 +8,7 @@ import { AccessTokens, type AccessTokenClaims } from './access-tokens.js';
 import { SessionsService } from './sessions.service.js';
 
 /** Tolerated difference between the clocks of the replica that signed and the one that verifies. */
-const CLOCK_TOLERANCE_SECONDS = 60;
+export const CLOCK_TOLERANCE_SECONDS = 60;
 
 /** The user door: a token that this service signed (RFC 8725), for a live session of an active user. */
 @Injectable()
