@@ -57,7 +57,7 @@ export function toLabel(name: string): string {
 /** @returns the text of a value; a list has blanks between its words */
 export function showValue(value: unknown): string {
   if (value == null) return '';
-  if (Array.isArray(value)) return value.join(' ');
+  if (Array.isArray(value)) return value.map(showValue).join(' ');
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
