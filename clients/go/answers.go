@@ -47,7 +47,8 @@ const (
 	verdictMisconfigured
 )
 
-type judgement struct {
+// A decision is what the service answered to a question about a credential.
+type decision struct {
 	verdict       verdict
 	body          fields
 	freshFor      time.Duration
@@ -57,29 +58,29 @@ type judgement struct {
 	detail string
 }
 
-func judge(door Door, a answer) judgement {
+func readDecision(door Door, a answer) decision {
 	body := parseObject(a.body)
 	code, _ := body["code"].(string)
 	isVerdict := a.status == http.StatusUnauthorized && slices.Contains(verdictsAtDoor[door], code)
 	isUnreadable := a.status == http.StatusBadRequest && slices.Contains(unreadableCredential, code)
 	if isVerdict || isUnreadable || a.status == http.StatusRequestHeaderFieldsTooLarge {
-		return judgement{verdict: verdictNo}
+		return decision{verdict: verdictNo}
 	}
 	if isUnavailable(a.status) {
-		return judgement{verdict: verdictUnknown}
+		return decision{verdict: verdictUnknown}
 	}
 	if a.status != http.StatusOK {
-		return judgement{verdict: verdictMisconfigured, detail: describe(a, toLoggable(code))}
+		return decision{verdict: verdictMisconfigured, detail: describe(a, toLoggable(code))}
 	}
 	if body["valid"] != true {
-		return judgement{verdict: verdictMisconfigured, detail: describe(a, "not the body of a validation")}
+		return decision{verdict: verdictMisconfigured, detail: describe(a, "not the body of a validation")}
 	}
 	// Zero is valid: the service decided, but grants no lease at the moment.
 	freshForMS, isReadable := toWholeNumber(a.headers.Get("X-Platform-Fresh-For-Ms"))
 	if !isReadable {
-		return judgement{verdict: verdictMisconfigured, detail: describe(a, "no X-Platform-Fresh-For-Ms")}
+		return decision{verdict: verdictMisconfigured, detail: describe(a, "no X-Platform-Fresh-For-Ms")}
 	}
-	return judgement{
+	return decision{
 		verdict:       verdictYes,
 		body:          body,
 		freshFor:      time.Duration(freshForMS) * time.Millisecond,

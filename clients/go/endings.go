@@ -10,6 +10,69 @@ import (
 // ErrEnded is the cause of a context that ended with its credential.
 var ErrEnded = errors.New("platformauth: the credential has ended")
 
+// WithCredential returns a context that ends with the presented key, or with the session or the user of the token: for
+// connections that outlive their request. Its cause is then ErrEnded. The expiry of an access token does not end its
+// session. stop is to be called when the connection ends. The demands are those of the route.
+func (v *Verifier) WithCredential(
+	ctx context.Context, door Door, headers Headers, given ...Demand,
+) (_ context.Context, stop func(), err error) {
+	return v.withEnding(ctx, door, headers, toDemands(given))
+}
+
+// WithMember is WithCredential for a user, and ends also when the user is no longer a member of this household with the
+// demanded role.
+func (v *Verifier) WithMember(
+	ctx context.Context, headers Headers, household string, given ...Demand,
+) (_ context.Context, stop func(), err error) {
+	d := toDemands(given)
+	d.household = func() string { return household }
+	return v.withEnding(ctx, DoorUser, headers, d)
+}
+
+func (v *Verifier) withEnding(ctx context.Context, door Door, headers Headers, d demands) (context.Context, func(), error) {
+	c, err := readCredential(door, headers)
+	if err != nil {
+		return nil, nil, err
+	}
+	asked, err := v.newQuestion(ctx, headers, c, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := &connection{
+		changes: listChanges(c, asked.token),
+		onEnded: func() { cancel(ErrEnded) },
+		isLive: func(ctx context.Context) verdict {
+			err := v.isLive(ctx, asked, d)
+			if errors.Is(err, ErrRefused) {
+				return verdictNo
+			}
+			if err != nil {
+				return verdictUnknown
+			}
+			return verdictYes
+		},
+	}
+	v.watch.add(watched)
+	stop := func() {
+		v.watch.remove(watched)
+		cancel(context.Canceled)
+	}
+	context.AfterFunc(ctx, func() { v.watch.remove(watched) })
+	return ctx, stop, nil
+}
+
+func (v *Verifier) isLive(ctx context.Context, asked *question, d demands) error {
+	if remembered, _, ok := v.recall(asked.credential); ok && d.canCheck(remembered.principal) {
+		return d.check(remembered.principal)
+	}
+	found, err := v.questions.ask(ctx, asked, true)
+	if err != nil {
+		return err
+	}
+	return d.check(found.principal)
+}
+
 const (
 	// maxChecks bounds those in flight, because a reset makes every connection due.
 	maxChecks = 16

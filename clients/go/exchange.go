@@ -105,11 +105,11 @@ func (e *exchangedTokens) ask(name digest, asked request) (_ exchangedToken, err
 			err = newUnavailable(nil)
 		}
 	}()
-	t := turn{wasValid: true}
-	if !e.slots.enter(ctx, t) {
+	p := priority{wasValid: true}
+	if !e.slots.enter(ctx, p) {
 		return exchangedToken{}, newUnavailable(nil)
 	}
-	defer e.slots.leave(t)
+	defer e.slots.leave(p)
 	var ticket ticket
 	deadline := e.verifier.runtime.now().add(verdictTimeout)
 	found, err := e.client.sendWithRetry(ctx, asked, deadline, func() { ticket = e.verifier.lease.takeTicket() })

@@ -12,24 +12,6 @@ import (
 
 const verdictTimeout = 3 * time.Second
 
-// A question is one to the service about one credential.
-type question struct {
-	credential credential
-	network    string
-	// path is the cause in a configuration error.
-	path    string
-	request request
-	// token is to be checked before the service is asked, at the door of users.
-	token *parsedToken
-	// refusesDelegated: it is about a delegated token at a route that does not accept one. The local check decides, if it
-	// can.
-	refusesDelegated bool
-	// read returns nil when the answer is about another credential.
-	read func(fields) principal
-	// changes evict the answer.
-	changes []change
-}
-
 // An outcome is the answer, for every request that waited for it.
 type outcome struct {
 	verdict   verdict
@@ -127,11 +109,11 @@ func (q *questions) waitAndDecide(asked *question) (found outcome) {
 	}()
 	deadline := q.runtime.now().add(verdictTimeout)
 	c := asked.credential
-	t := turn{wasValid: q.valid[c.door].has(c.digest), network: asked.network}
-	if !q.slots[c.door].enter(ctx, t) {
+	p := priority{wasValid: q.valid[c.door].has(c.digest), network: asked.network}
+	if !q.slots[c.door].enter(ctx, p) {
 		return outcome{}
 	}
-	defer q.slots[c.door].leave(t)
+	defer q.slots[c.door].leave(p)
 	return q.decide(ctx, asked, deadline)
 }
 
@@ -177,12 +159,12 @@ func (q *questions) send(ctx context.Context, asked *question, deadline instant,
 	if err != nil {
 		return outcome{}
 	}
-	judged := judge(asked.credential.door, found.answer)
-	switch judged.verdict {
+	decided := readDecision(asked.credential.door, found.answer)
+	switch decided.verdict {
 	case verdictYes:
-		return q.accept(asked, judged, found.sent, t, mayRemember)
+		return q.accept(asked, decided, found.sent, t, mayRemember)
 	case verdictMisconfigured:
-		q.checks.misconfigurations.report(asked.path, judged.detail)
+		q.checks.misconfigurations.report(asked.path, decided.detail)
 		return outcome{}
 	case verdictNo:
 		q.checks.misconfigurations.clear(asked.path)
@@ -209,8 +191,8 @@ func (q *questions) answerNo(asked *question) outcome {
 	return outcome{verdict: verdictNo}
 }
 
-func (q *questions) accept(asked *question, judged judgement, sent instant, t ticket, mayRemember bool) outcome {
-	identity := asked.read(judged.body)
+func (q *questions) accept(asked *question, decided decision, sent instant, t ticket, mayRemember bool) outcome {
+	identity := asked.read(decided.body)
 	if identity == nil {
 		q.checks.misconfigurations.report(asked.path, "the answer is about something else")
 		return outcome{}
@@ -220,23 +202,23 @@ func (q *questions) accept(asked *question, judged judgement, sent instant, t ti
 	found := outcome{
 		verdict:     verdictYes,
 		principal:   identity,
-		usableUntil: sent.add(judged.freshFor),
-		uses:        newUsesOfKey(string(c.door), strings.ToLower(c.id), judged.isPreviousKey),
+		usableUntil: sent.add(decided.freshFor),
+		uses:        newUsesOfKey(string(c.door), strings.ToLower(c.id), decided.isPreviousKey),
 	}
 	if q.checks.serviceName.isWrong.Load() || !q.runtime.now().isBefore(found.usableUntil) {
 		return outcome{}
 	}
 	q.valid[c.door].add(c.digest)
-	if judged.rememberFor == 0 {
+	if decided.rememberFor == 0 {
 		return found
 	}
 	if mayRemember {
 		remembered := &entry{
-			digest: c.digest, principal: identity, sent: sent, ends: sent.add(judged.rememberFor),
+			digest: c.digest, principal: identity, sent: sent, ends: sent.add(decided.rememberFor),
 			changes: asked.changes, uses: found.uses,
 		}
 		// Only the whole minute is the service's choice; a shorter term is the end of the credential itself.
-		remembered.askAgain.Store(judged.rememberFor == maxRemember)
+		remembered.askAgain.Store(decided.rememberFor == maxRemember)
 		q.lease.remember(t, func() { q.caches[c.door].put(remembered) })
 	}
 	q.onRemember()

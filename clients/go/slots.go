@@ -15,22 +15,22 @@ const (
 	maxSlotWait   = time.Second
 )
 
-// A turn decides which question is sent next.
-type turn struct {
+// A priority decides which question is sent next.
+type priority struct {
 	// wasValid: the credential was valid recently, which an attacker has few of.
 	wasValid bool
 	// network is that of the caller. Callers without an address share one.
 	network string
 }
 
-type waitingTurn struct {
-	turn
+type waiter struct {
+	priority
 	admitted chan bool
 }
 
-// slots bound the questions of one door. Credentials that were valid recently go first; the others take turns by
-// network, and a full queue drops the newest question of the longest one. So a client that sends random keys delays and
-// drops its own.
+// slots bound the questions of one door. Credentials that were valid recently go first; the others are served round
+// robin by network, and a full queue drops the newest question of the longest one. So a client that sends random keys
+// delays and drops its own.
 type slots struct {
 	runtime                       runtime
 	limit                         int
@@ -39,9 +39,9 @@ type slots struct {
 	mu                      sync.Mutex
 	running, runningUnknown int
 	waiting                 int
-	valid                   []*waitingTurn
-	unknown                 map[string][]*waitingTurn
-	// networks are those of unknown, in turn.
+	valid                   []*waiter
+	unknown                 map[string][]*waiter
+	// networks are those of unknown, in the order in which they are served (round robin).
 	networks []string
 }
 
@@ -50,23 +50,23 @@ func newSlots(limit int, r runtime) *slots {
 	running := min(limit, maxRunningQuestions)
 	return &slots{
 		runtime: r, limit: limit, maxRunning: running, maxRunningUnknown: running - running/reservedShare,
-		unknown: map[string][]*waitingTurn{},
+		unknown: map[string][]*waiter{},
 	}
 }
 
 // enter waits for a slot, and reports whether the question may be sent; then leave is to be called.
-func (s *slots) enter(ctx context.Context, t turn) bool {
+func (s *slots) enter(ctx context.Context, p priority) bool {
 	s.mu.Lock()
-	if s.hasSlot(t.wasValid) {
-		s.count(t, 1)
+	if s.hasSlot(p.wasValid) {
+		s.count(p, 1)
 		s.mu.Unlock()
 		return true
 	}
-	if s.running+s.waiting >= s.limit && !s.displaceFor(t) {
+	if s.running+s.waiting >= s.limit && !s.displaceFor(p) {
 		s.mu.Unlock()
 		return false
 	}
-	waiting := &waitingTurn{turn: t, admitted: make(chan bool, 1)}
+	waiting := &waiter{priority: p, admitted: make(chan bool, 1)}
 	s.enqueue(waiting)
 	s.mu.Unlock()
 	drop := func() {
@@ -80,12 +80,12 @@ func (s *slots) enter(ctx context.Context, t turn) bool {
 	return <-waiting.admitted
 }
 
-func (s *slots) leave(t turn) {
+func (s *slots) leave(p priority) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.count(t, -1)
+	s.count(p, -1)
 	for next := s.takeNext(); next != nil; next = s.takeNext() {
-		s.count(next.turn, 1)
+		s.count(next.priority, 1)
 		next.admitted <- true
 	}
 }
@@ -94,14 +94,14 @@ func (s *slots) hasSlot(wasValid bool) bool {
 	return s.running < s.maxRunning && (wasValid || s.runningUnknown < s.maxRunningUnknown)
 }
 
-func (s *slots) count(t turn, change int) {
+func (s *slots) count(p priority, change int) {
 	s.running += change
-	if !t.wasValid {
+	if !p.wasValid {
 		s.runningUnknown += change
 	}
 }
 
-func (s *slots) enqueue(w *waitingTurn) {
+func (s *slots) enqueue(w *waiter) {
 	s.waiting++
 	if w.wasValid {
 		s.valid = append(s.valid, w)
@@ -113,7 +113,7 @@ func (s *slots) enqueue(w *waitingTurn) {
 	s.unknown[w.network] = append(s.unknown[w.network], w)
 }
 
-func (s *slots) takeNext() *waitingTurn {
+func (s *slots) takeNext() *waiter {
 	if len(s.valid) > 0 && s.hasSlot(true) {
 		next := s.valid[0]
 		s.dequeue(next)
@@ -132,29 +132,29 @@ func (s *slots) takeNext() *waitingTurn {
 }
 
 // displaceFor makes room by dropping the newest question of the network that has the most.
-func (s *slots) displaceFor(t turn) bool {
-	var largest []*waitingTurn
+func (s *slots) displaceFor(p priority) bool {
+	var largest []*waiter
 	for _, network := range s.networks {
 		if queue := s.unknown[network]; len(queue) > len(largest) {
 			largest = queue
 		}
 	}
-	own := len(s.unknown[t.network])
-	if len(largest) == 0 || (!t.wasValid && len(largest) <= own+1) {
+	own := len(s.unknown[p.network])
+	if len(largest) == 0 || (!p.wasValid && len(largest) <= own+1) {
 		return false
 	}
 	s.drop(largest[len(largest)-1])
 	return true
 }
 
-func (s *slots) drop(w *waitingTurn) {
+func (s *slots) drop(w *waiter) {
 	if s.dequeue(w) {
 		w.admitted <- false
 	}
 }
 
-// dequeue reports whether the turn was still waiting.
-func (s *slots) dequeue(w *waitingTurn) bool {
+// dequeue reports whether the question was still waiting.
+func (s *slots) dequeue(w *waiter) bool {
 	queue := s.valid
 	if !w.wasValid {
 		queue = s.unknown[w.network]

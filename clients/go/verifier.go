@@ -1,16 +1,10 @@
 package platformauth
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 )
 
 // A Verifier verifies the credentials of requests to this service. A process needs one.
@@ -151,51 +145,6 @@ func (v *Verifier) GoString() string { return v.String() }
 // MarshalText leaves out what is secret.
 func (v *Verifier) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
-// A Demand is what a route demands besides a valid credential. Demands are judged at each decision, also of an answer
-// from memory.
-type Demand struct {
-	scope     string
-	role      Role
-	delegated delegated
-}
-
-type delegated int
-
-const (
-	refuseDelegated delegated = iota
-	acceptDelegated
-	onlyDelegated
-)
-
-// Scope demands that the key of an App has this scope, unless it is not restricted, or that a service which calls on
-// behalf of a user has it: otherwise ErrMissingScope. A user's own token has no scopes.
-func Scope(scope string) Demand { return Demand{scope: scope} }
-
-// AcceptDelegated accepts also a service that calls on behalf of a user (RFC 8693), whom User.Delegation names.
-func AcceptDelegated() Demand { return Demand{delegated: acceptDelegated} }
-
-// OnlyDelegated accepts services that call on behalf of a user, and no user: otherwise ErrDelegationRequired.
-func OnlyDelegated() Demand { return Demand{delegated: onlyDelegated} }
-
-// AsAdmin demands that the member of a household is one of its admins: otherwise ErrMissingRole.
-func AsAdmin() Demand { return Demand{role: RoleAdmin} }
-
-type demands struct {
-	Demand
-	// household is nil when the route demands no member; called only for a valid access token.
-	household func() string
-}
-
-func toDemands(given []Demand) demands {
-	var d demands
-	for _, demand := range given {
-		d.scope = cmp.Or(demand.scope, d.scope)
-		d.role = cmp.Or(demand.role, d.role)
-		d.delegated = cmp.Or(demand.delegated, d.delegated)
-	}
-	return d
-}
-
 // VerifyApp verifies the key of a calling service: X-Platform-App-Id and X-Platform-App-Key.
 func (v *Verifier) VerifyApp(ctx context.Context, headers Headers, given ...Demand) (App, error) {
 	found, err := v.verify(ctx, DoorApp, headers, toDemands(given))
@@ -262,11 +211,11 @@ func (v *Verifier) decide(ctx context.Context, door Door, headers Headers, d dem
 	if err != nil {
 		return nil, err
 	}
-	if remembered, now, ok := v.recall(c); ok && d.areKnown(remembered.principal) {
+	if remembered, now, ok := v.recall(c); ok && d.canCheck(remembered.principal) {
 		if now.since(remembered.sent) >= askAgainAfter {
 			v.askAgain(headers, c, remembered, d)
 		}
-		if err := d.judge(remembered.principal); err != nil {
+		if err := d.check(remembered.principal); err != nil {
 			return nil, err
 		}
 		if door != DoorUser {
@@ -282,7 +231,7 @@ func (v *Verifier) decide(ctx context.Context, door Door, headers Headers, d dem
 	if err != nil {
 		return nil, err
 	}
-	if err := d.judge(found.principal); err != nil {
+	if err := d.check(found.principal); err != nil {
 		return nil, err
 	}
 	// The service has seen the use, but not the scope that the call needed.
@@ -316,238 +265,4 @@ func (v *Verifier) reportedScope(p principal, d demands) string {
 		return d.scope
 	}
 	return ""
-}
-
-// areKnown reports whether the answer suffices to judge the demands: one from memory may lack the memberships, when an
-// older replica gave it.
-func (d demands) areKnown(p principal) bool {
-	user, isUser := p.(User)
-	// A delegated token never names households: it is refused without another question.
-	return d.household == nil || !isUser || user.knowsHouseholds || user.delegation != nil
-}
-
-func (d demands) judge(p principal) error {
-	switch p := p.(type) {
-	case App:
-		if d.scope != "" && !p.HasScope(d.scope) {
-			return newMissingScope(d.scope)
-		}
-	case User:
-		if err := d.judgeDelegation(p); err != nil {
-			return err
-		}
-		return d.judgeMember(p)
-	}
-	return nil
-}
-
-func (d demands) judgeDelegation(user User) error {
-	if user.delegation == nil {
-		if d.delegated == onlyDelegated {
-			return newRefusal(delegationRequired, ErrDelegationRequired)
-		}
-		return nil
-	}
-	if d.delegated == refuseDelegated {
-		return newRefusal(delegationNotAccepted, ErrDelegationNotAccepted)
-	}
-	if d.scope != "" && !slices.Contains(user.delegation.scopes, d.scope) {
-		return newMissingScope(d.scope)
-	}
-	return nil
-}
-
-func (d demands) judgeMember(user User) error {
-	if d.household == nil {
-		return nil
-	}
-	if !user.knowsHouseholds {
-		return newUnavailable(nil)
-	}
-	role, isMember := user.roleIn(d.household())
-	if !isMember {
-		return newRefusal(notMember, ErrNotMember)
-	}
-	if d.role != "" && role != d.role {
-		return newMissingRole(d.role)
-	}
-	return nil
-}
-
-const (
-	appPath  = "/internal/validate-app"
-	nodePath = "/internal/validate-node"
-	userPath = "/internal/validate-user"
-)
-
-// newQuestion refuses what the service could not accept.
-func (v *Verifier) newQuestion(ctx context.Context, headers Headers, c credential, d demands) (*question, error) {
-	if !c.isWellFormed() {
-		return nil, newRefusal(refusedAtDoor[c.door])
-	}
-	id := strings.ToLower(c.id)
-	sent := readTracing(headers)
-	c.addTo(sent)
-	sent["Cache-Control"] = "no-cache"
-	address, _ := ctx.Value(remoteAddrKey{}).(string)
-	asked := &question{credential: c, network: toNetwork(address)}
-	asked.request = request{method: http.MethodPost, headers: sent}
-	switch c.door {
-	case DoorApp:
-		asked.path = appPath
-		body, _ := json.Marshal(map[string]string{"target": v.settings.serviceName})
-		asked.request.body = string(body)
-		sent["Content-Type"] = "application/json"
-		asked.read = func(body fields) principal { return toApp(body, id, v.settings.serviceName) }
-	case DoorNode:
-		asked.path = nodePath
-		// The service accepts a node with targets only at these, so the question names this service.
-		sent["X-Platform-Target"] = v.settings.serviceName
-		asked.request.presentsOwnKey = true
-		asked.read = func(body fields) principal { return toNode(body, id) }
-	case DoorUser:
-		token, ok := parseToken(c.secret)
-		if !ok {
-			return nil, newRefusal(refusedAtDoor[DoorUser])
-		}
-		asked.path = userPath
-		asked.token = &token
-		asked.refusesDelegated = token.chain != nil && d.delegated == refuseDelegated
-		if token.chain != nil && d.delegated != refuseDelegated {
-			// Only this header lets the service accept a delegated token.
-			sent["X-Platform-Target"] = v.settings.serviceName
-		}
-		asked.request.presentsOwnKey = true
-		asked.read = func(body fields) principal { return toUser(body, token.claims) }
-	}
-	asked.request.url = v.settings.url + asked.path
-	asked.changes = listChanges(c, asked.token)
-	return asked, nil
-}
-
-// listChanges returns the changes that may end the credential.
-func listChanges(c credential, token *parsedToken) []change {
-	if token == nil {
-		return []change{{kind: string(c.door), id: strings.ToLower(c.id)}}
-	}
-	return token.changes()
-}
-
-func (t parsedToken) changes() []change {
-	changes := []change{{kind: "session", id: t.sessionID}, {kind: "user", id: t.userID}}
-	for _, link := range t.chain {
-		changes = append(changes, change{kind: "app", id: link.AppID})
-	}
-	return changes
-}
-
-// WithCredential returns a context that ends with the presented key, or with the session or the user of the token: for
-// connections that outlive their request. Its cause is then ErrEnded. The expiry of an access token does not end its
-// session. stop is to be called when the connection ends. The demands are those of the route.
-func (v *Verifier) WithCredential(
-	ctx context.Context, door Door, headers Headers, given ...Demand,
-) (_ context.Context, stop func(), err error) {
-	return v.withEnding(ctx, door, headers, toDemands(given))
-}
-
-// WithMember is WithCredential for a user, and ends also when the user is no longer a member of this household with the
-// demanded role.
-func (v *Verifier) WithMember(
-	ctx context.Context, headers Headers, household string, given ...Demand,
-) (_ context.Context, stop func(), err error) {
-	d := toDemands(given)
-	d.household = func() string { return household }
-	return v.withEnding(ctx, DoorUser, headers, d)
-}
-
-func (v *Verifier) withEnding(ctx context.Context, door Door, headers Headers, d demands) (context.Context, func(), error) {
-	c, err := readCredential(door, headers)
-	if err != nil {
-		return nil, nil, err
-	}
-	asked, err := v.newQuestion(ctx, headers, c, d)
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	watched := &connection{
-		changes: listChanges(c, asked.token),
-		onEnded: func() { cancel(ErrEnded) },
-		isLive: func(ctx context.Context) verdict {
-			err := v.isLive(ctx, asked, d)
-			if errors.Is(err, ErrRefused) {
-				return verdictNo
-			}
-			if err != nil {
-				return verdictUnknown
-			}
-			return verdictYes
-		},
-	}
-	v.watch.add(watched)
-	stop := func() {
-		v.watch.remove(watched)
-		cancel(context.Canceled)
-	}
-	context.AfterFunc(ctx, func() { v.watch.remove(watched) })
-	return ctx, stop, nil
-}
-
-func (v *Verifier) isLive(ctx context.Context, asked *question, d demands) error {
-	if remembered, _, ok := v.recall(asked.credential); ok && d.areKnown(remembered.principal) {
-		return d.judge(remembered.principal)
-	}
-	found, err := v.questions.ask(ctx, asked, true)
-	if err != nil {
-		return err
-	}
-	return d.judge(found.principal)
-}
-
-// A Verdict on a credential.
-type Verdict string
-
-// The verdicts.
-const (
-	Accepted Verdict = "accepted"
-	Refused  Verdict = "refused"
-	// Unavailable: the credential could not be verified (503).
-	Unavailable Verdict = "unavailable"
-)
-
-// verdictCounts has one number for each door and verdict.
-type verdictCounts struct{ accepted, refused, unavailable [3]atomic.Uint64 }
-
-func doorIndex(door Door) int {
-	switch door {
-	case DoorApp:
-		return 0
-	case DoorNode:
-		return 1
-	default:
-		return 2
-	}
-}
-
-func (v *Verifier) count(door Door, verdict Verdict) {
-	v.counts.of(verdict)[doorIndex(door)].Add(1)
-	if v.settings.onVerdict != nil {
-		v.settings.onVerdict(door, verdict)
-	}
-}
-
-func (c *verdictCounts) of(verdict Verdict) *[3]atomic.Uint64 {
-	switch verdict {
-	case Accepted:
-		return &c.accepted
-	case Refused:
-		return &c.refused
-	default:
-		return &c.unavailable
-	}
-}
-
-// Count returns how many requests had this verdict at this door since the verifier was made.
-func (v *Verifier) Count(door Door, verdict Verdict) uint64 {
-	return v.counts.of(verdict)[doorIndex(door)].Load()
 }

@@ -1,0 +1,107 @@
+package platformauth
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A Demand is what a route demands besides a valid credential. Demands are checked at each decision, also of an answer
+// from memory.
+type Demand struct {
+	scope     string
+	role      Role
+	delegated delegated
+}
+
+type delegated int
+
+const (
+	refuseDelegated delegated = iota
+	acceptDelegated
+	onlyDelegated
+)
+
+// Scope demands that the key of an App has this scope, unless it is not restricted, or that a service which calls on
+// behalf of a user has it: otherwise ErrMissingScope. A user's own token has no scopes.
+func Scope(scope string) Demand { return Demand{scope: scope} }
+
+// AcceptDelegated accepts also a service that calls on behalf of a user (RFC 8693), whom User.Delegation names.
+func AcceptDelegated() Demand { return Demand{delegated: acceptDelegated} }
+
+// OnlyDelegated accepts services that call on behalf of a user, and no user: otherwise ErrDelegationRequired.
+func OnlyDelegated() Demand { return Demand{delegated: onlyDelegated} }
+
+// AsAdmin demands that the member of a household is one of its admins: otherwise ErrMissingRole.
+func AsAdmin() Demand { return Demand{role: RoleAdmin} }
+
+type demands struct {
+	Demand
+	// household is nil when the route demands no member; called only for a valid access token.
+	household func() string
+}
+
+func toDemands(given []Demand) demands {
+	var d demands
+	for _, demand := range given {
+		d.scope = cmp.Or(demand.scope, d.scope)
+		d.role = cmp.Or(demand.role, d.role)
+		d.delegated = cmp.Or(demand.delegated, d.delegated)
+	}
+	return d
+}
+
+// canCheck reports whether the answer suffices to check the demands: one from memory may lack the memberships, when an
+// older replica gave it.
+func (d demands) canCheck(p principal) bool {
+	user, isUser := p.(User)
+	// A delegated token never names households: it is refused without another question.
+	return d.household == nil || !isUser || user.knowsHouseholds || user.delegation != nil
+}
+
+func (d demands) check(p principal) error {
+	switch p := p.(type) {
+	case App:
+		if d.scope != "" && !p.HasScope(d.scope) {
+			return newMissingScope(d.scope)
+		}
+	case User:
+		if err := d.checkDelegation(p); err != nil {
+			return err
+		}
+		return d.checkMember(p)
+	}
+	return nil
+}
+
+func (d demands) checkDelegation(user User) error {
+	if user.delegation == nil {
+		if d.delegated == onlyDelegated {
+			return newRefusal(delegationRequired, ErrDelegationRequired)
+		}
+		return nil
+	}
+	if d.delegated == refuseDelegated {
+		return newRefusal(delegationNotAccepted, ErrDelegationNotAccepted)
+	}
+	if d.scope != "" && !slices.Contains(user.delegation.scopes, d.scope) {
+		return newMissingScope(d.scope)
+	}
+	return nil
+}
+
+func (d demands) checkMember(user User) error {
+	if d.household == nil {
+		return nil
+	}
+	if !user.knowsHouseholds {
+		return newUnavailable(nil)
+	}
+	role, isMember := user.roleIn(d.household())
+	if !isMember {
+		return newRefusal(notMember, ErrNotMember)
+	}
+	if d.role != "" && role != d.role {
+		return newMissingRole(d.role)
+	}
+	return nil
+}
