@@ -10,7 +10,7 @@ const STOREYS = {
     ['metrics'],
   ],
   domain: [
-    ['revocation'],
+    ['revocation', 'webauthn'],
     ['audit'],
     ['events'],
     ['keys', 'signing-keys', 'passwords', 'mail'],

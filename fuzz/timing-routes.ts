@@ -35,7 +35,7 @@ export interface Route {
   readonly toBody: (kind: Kind, round: number) => object;
 }
 
-/** The parts of a challenge (src/domain/second-factors/challenges.ts) that a client can read, and so can forge. */
+/** The parts of a challenge (src/domain/webauthn/challenges.ts) that a client can read, and so can forge. */
 const CHALLENGE = { bytes: 71, timeAt: 1, timeBytes: 6, userAt: 7, userBytes: 16 };
 const UNKNOWN_TAIL_BYTES = 6;
 
@@ -180,7 +180,7 @@ class Setup {
     const challenge = Buffer.from(challenged.parse(json).challenge, 'base64url');
     const { bytes, userAt, userBytes } = CHALLENGE;
     if (challenge.length !== bytes || !challenge.subarray(userAt, userAt + userBytes).equals(parse(userId)))
-      throw new Error('The layout of challenges has changed: see src/domain/second-factors/challenges.ts');
+      throw new Error('The layout of challenges has changed: see src/domain/webauthn/challenges.ts');
     return challenge;
   }
 

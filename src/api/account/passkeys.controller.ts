@@ -9,7 +9,7 @@ import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 import { Throttled } from '../../foundation/throttling/throttle.js';
 import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';
-import { MAX_TRANSPORTS, PasskeyCreationOptionsResponse, PasskeyField } from '../../domain/second-factors/webauthn.js';
+import { MAX_TRANSPORTS, PasskeyCreationOptionsResponse, PasskeyField } from '../../domain/webauthn/relying-party.js';
 import { ProofRequest } from './second-factor.dto.js';
 import { type Passkey, PasskeysService } from '../../domain/second-factors/passkeys.service.js';
 

@@ -1,7 +1,7 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { applyDecorators } from '@nestjs/common';
 import { ValidateIf } from 'class-validator';
-import { PasskeyField } from '../../domain/second-factors/webauthn.js';
+import { PasskeyField } from '../../domain/webauthn/relying-party.js';
 import { PasswordField, CharactersBetween, TextField, type Presence } from '../../foundation/common/fields.js';
 
 const MAX_CODE_LENGTH = 64;

@@ -14,7 +14,7 @@ import { TextField } from '../../foundation/common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../../foundation/common/names.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
-import { PasskeyField, PasskeyRequestOptionsResponse } from '../../domain/second-factors/webauthn.js';
+import { PasskeyField, PasskeyRequestOptionsResponse } from '../../domain/webauthn/relying-party.js';
 import { Throttled } from '../../foundation/throttling/throttle.js';
 import { type TokenPair } from '../../domain/tokens/access-tokens.js';
 import { UniformRegistration } from '../../domain/users/uniform-registration.js';

@@ -3,7 +3,8 @@
  * that begins and confirms the enrolment of an authenticator app, and nothing else. An ordinary login follows.
  */
 import { Injectable } from '@nestjs/common';
-import { Challenges, toEnrolmentContext } from '../../domain/second-factors/challenges.js';
+import { toEnrolmentContext } from '../../domain/second-factors/challenge-contexts.js';
+import { Challenges } from '../../domain/webauthn/challenges.js';
 import {
   RefusedProofError,
   SecondFactorsService,

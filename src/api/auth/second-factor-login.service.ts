@@ -7,13 +7,10 @@ import type { Actor } from '../../foundation/access/actor.js';
 import type { SecondFactorMethod } from '../../foundation/common/names.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
-import {
-  Challenges,
-  toEnrolmentContext,
-  toPasswordContext,
-  type PresentedChallenge,
-} from '../../domain/second-factors/challenges.js';
+import { toEnrolmentContext, toPasswordContext } from '../../domain/second-factors/challenge-contexts.js';
+import { Challenges, type PresentedChallenge } from '../../domain/webauthn/challenges.js';
 import { CodeVerifier } from '../../domain/second-factors/codes.js';
+import { PasskeyVerifier } from '../../domain/second-factors/passkey-verifier.js';
 import {
   isVerificationMissing,
   RefusedProofError,
@@ -26,7 +23,7 @@ import {
   readChallenge,
   RelyingParty,
   type PasskeyRequestOptionsResponse,
-} from '../../domain/second-factors/webauthn.js';
+} from '../../domain/webauthn/relying-party.js';
 import type { Amr, TokenPair } from '../../domain/tokens/access-tokens.js';
 import { NewSessions } from '../../domain/tokens/new-sessions.js';
 import type { AccountState, VerifiedUser } from '../../domain/passwords/password-verifier.js';
@@ -62,6 +59,7 @@ export class SecondFactorLogins {
     private readonly challenges: Challenges,
     private readonly codes: CodeVerifier,
     private readonly relyingParty: RelyingParty,
+    private readonly passkeys: PasskeyVerifier,
     private readonly newSessions: NewSessions,
     private readonly environment: Environment,
   ) {}
@@ -74,7 +72,7 @@ export class SecondFactorLogins {
     const challenge = await this.challenges.issueChallenge('login', id, toPasswordContext(verified));
     const passkey_options =
       current && methods.includes('passkey')
-        ? this.relyingParty.createAuthenticationOptions(challenge, current.passkeys)
+        ? this.relyingParty.createAuthenticationOptions(challenge, 'preferred', current.passkeys)
         : undefined;
     return new ProblemException(problems.secondFactorRequired, {
       refusal: { event: 'user.login.challenged', reason: 'second_factor', fields: { user_id: id } },
@@ -104,7 +102,7 @@ export class SecondFactorLogins {
 
   /** Every client gets the same options, because a client names no user before it answers with a passkey. */
   async createPasskeyOptions(): Promise<PasskeyRequestOptionsResponse> {
-    return this.relyingParty.createAuthenticationOptions(await this.challenges.issueChallenge('passkey'));
+    return this.relyingParty.createAuthenticationOptions(await this.challenges.issueChallenge('passkey'), 'required');
   }
 
   async logInWithPasskey(answer: object, actor: Actor): Promise<TokenPair> {
@@ -115,7 +113,7 @@ export class SecondFactorLogins {
       const challenge = this.challenges.parseChallenge('passkey', text);
       const isValid = challenge && this.challenges.isBoundTo(challenge) && (await this.challenges.isCurrent(challenge));
       if (!isValid) throw new RefusedProofError('challenge');
-      const { owner, amr, useFactor } = await this.relyingParty.verifyPasskey(response, text);
+      const { owner, amr, useFactor } = await this.passkeys.verifyPasskey(response, text);
       return this.startSession({ owner, challenge, useFactor, amr: [amr, 'user', 'mfa'] }, actor);
     });
   }
@@ -155,6 +153,6 @@ export class SecondFactorLogins {
     const response = parseAuthentication(passkey);
     const isAnswer = this.factors.listMethods(user).includes('passkey') && readChallenge(response) === challenge;
     if (!isAnswer) throw new RefusedProofError('wrong_passkey', user.id);
-    return this.relyingParty.verifyPasskey(response, challenge, user.id);
+    return this.passkeys.verifyPasskey(response, challenge, user.id);
   }
 }

@@ -1,7 +1,6 @@
 /**
- * The passkeys of a user: registration, list, names and removal; webauthn.ts has the protocol and logins. To remove
- * passkeys from the service, delete these two files, the routes (api/account/passkeys.controller.ts) and what `grep
- * -rni passkey src` finds elsewhere.
+ * The passkeys of a user: registration, list, names and removal; passkey-verifier.ts has their use, and the room
+ * webauthn the protocol.
  */
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
@@ -13,7 +12,8 @@ import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
 import { ProblemException, problems, createFieldProblem } from '../../foundation/problems/problems.js';
-import { Challenges, toPasswordContext } from './challenges.js';
+import { Challenges } from '../webauthn/challenges.js';
+import { toPasswordContext } from './challenge-contexts.js';
 import { FactorChanges } from './factor-changes.js';
 import type { OwnProof } from './reauthentication.js';
 import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
@@ -23,9 +23,11 @@ import {
   readChallenge,
   RelyingParty,
   type RegistrationJson,
-} from './webauthn.js';
+} from '../webauthn/relying-party.js';
 
 const MAX_PASSKEYS = 20;
+/** Kept by the authenticator, so that it also logs in alone. */
+const SELECTION = { residentKey: 'required', userVerification: 'preferred' } as const;
 const COLUMNS = `id, is_synced AS "isSynced", name, created_at AS "createdAt", last_used_at AS "lastUsedAt"`;
 
 const LIST: Statement = {
@@ -80,7 +82,8 @@ export class PasskeysService {
     });
     const context = toPasswordContext({ passwordChangedAt });
     const challenge = await this.challenges.issueChallenge('registration', userId, context);
-    return this.relyingParty.createRegistrationOptions(user, challenge);
+    const owner = { id: userId, name: user.email, passkeys: user.passkeys };
+    return this.relyingParty.createRegistrationOptions(owner, challenge, SELECTION);
   }
 
   /** Ends the user's other sessions when this is the first factor. */
@@ -144,9 +147,8 @@ export class PasskeysService {
     if (challenge?.userId !== user.id || !this.challenges.isBoundTo(challenge, toPasswordContext(user)))
       return undefined;
     if (!(await this.challenges.isCurrent(challenge))) return undefined;
-    const verified = await this.relyingParty.verifyRegistration(response, text);
-    // The library checks the id in the answer only, and not the one that the authenticator states.
-    return verified?.credential.id === response.id ? { ...verified, challenge } : undefined;
+    const verified = await this.relyingParty.verifyRegistration(response, text, false);
+    return verified && { ...verified, challenge };
   }
 }
 

@@ -9,15 +9,17 @@ import type { OwnCall } from '../../foundation/access/actor.js';
 import { ProblemException, problems, refuseField } from '../../foundation/problems/problems.js';
 import { PASSWORD_PROBLEMS, PasswordVerifier, type VerifiedUser } from '../passwords/password-verifier.js';
 import { lockAccount } from '../users/user-lifecycle.js';
-import { Challenges, toPasswordContext } from './challenges.js';
+import { Challenges } from '../webauthn/challenges.js';
+import { parseAuthentication, readChallenge, RelyingParty } from '../webauthn/relying-party.js';
+import { toPasswordContext } from './challenge-contexts.js';
 import { CodeVerifier } from './codes.js';
+import { PasskeyVerifier } from './passkey-verifier.js';
 import {
   RefusedProofError,
   SecondFactorsService,
   type UseProof,
   type UserWithFactors,
 } from './second-factors.service.js';
-import { parseAuthentication, readChallenge, RelyingParty } from './webauthn.js';
 
 /** The proof that the request carries. For an account without a second factor, `code` and `passkey` are ignored. */
 export interface OwnProof {
@@ -48,6 +50,7 @@ export class Reauthentication {
     private readonly codes: CodeVerifier,
     private readonly challenges: Challenges,
     private readonly relyingParty: RelyingParty,
+    private readonly passkeys: PasskeyVerifier,
   ) {}
 
   /**
@@ -78,7 +81,7 @@ export class Reauthentication {
       return new ProblemException(problems.freshSecondFactorRequired, { members: { methods } });
     const context = toPasswordContext(verified);
     const challenge = await this.challenges.issueChallenge('reauthentication', user.id, context);
-    const passkey_options = this.relyingParty.createAuthenticationOptions(challenge, user.passkeys);
+    const passkey_options = this.relyingParty.createAuthenticationOptions(challenge, 'preferred', user.passkeys);
     return new ProblemException(problems.freshSecondFactorRequired, { members: { methods, passkey_options } });
   }
 
@@ -91,7 +94,7 @@ export class Reauthentication {
       this.challenges.isBoundTo(challenge, toPasswordContext(user)) &&
       (await this.challenges.isCurrent(challenge));
     if (!isValid) throw new RefusedProofError('challenge', user.id);
-    const { useFactor } = await this.relyingParty.verifyPasskey(response, text, user.id);
+    const { useFactor } = await this.passkeys.verifyPasskey(response, text, user.id);
     return async (transaction) => {
       const isFirstUse = await this.challenges.consumeChallenge(transaction, challenge);
       if (!isFirstUse) throw new RefusedProofError('challenge', user.id);

@@ -1,6 +1,5 @@
 import { Module } from '@nestjs/common';
 import { TokensModule } from '../tokens/tokens.module.js';
-import { Challenges } from './challenges.js';
 import { CodeVerifier } from './codes.js';
 import { FactorChanges } from './factor-changes.js';
 import { PasskeysService } from './passkeys.service.js';
@@ -8,10 +7,11 @@ import { Reauthentication } from './reauthentication.js';
 import { LoginExplanations, SecondFactorsService } from './second-factors.service.js';
 import { TotpService } from './totp.service.js';
 import { TotpVault } from './totp.js';
-import { RelyingParty } from './webauthn.js';
+import { PasskeyVerifier } from './passkey-verifier.js';
 import { MailModule } from '../mail/mail.module.js';
 import { PasswordsModule } from '../passwords/passwords.module.js';
 import { UsersModule } from '../users/users.module.js';
+import { WebAuthnModule } from '../webauthn/webauthn.module.js';
 
 const SERVICES = [
   TotpService,
@@ -21,10 +21,13 @@ const SERVICES = [
   Reauthentication,
   FactorChanges,
   CodeVerifier,
-  RelyingParty,
-  Challenges,
+  PasskeyVerifier,
   TotpVault,
 ];
 
-@Module({ imports: [MailModule, PasswordsModule, TokensModule, UsersModule], providers: SERVICES, exports: SERVICES })
+@Module({
+  imports: [MailModule, PasswordsModule, TokensModule, UsersModule, WebAuthnModule],
+  providers: SERVICES,
+  exports: [...SERVICES, WebAuthnModule],
+})
 export class SecondFactorsModule {}

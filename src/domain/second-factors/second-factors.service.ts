@@ -19,6 +19,7 @@ import { Database, type Statement } from '../../foundation/database/database.js'
 import { NO_PASSWORD } from '../passwords/password-hasher.js';
 import { ACCOUNT_STATE, type AccountState } from '../passwords/password-verifier.js';
 import { UsersService } from '../users/users.service.js';
+import type { KnownPasskey } from '../webauthn/relying-party.js';
 import { ProblemException, problems, type Problem } from '../../foundation/problems/problems.js';
 import { LoginThrottle, CodeThrottle } from '../../foundation/throttling/guess-throttles.js';
 import type { RateLimitBucket } from '../../foundation/throttling/rate-limit-buckets.js';
@@ -36,12 +37,6 @@ const READ_USER: Statement = {
             FROM passkeys WHERE user_id = users.id) AS passkeys
          FROM users LEFT JOIN totp_factors ON totp_factors.user_id = users.id WHERE users.id = $1`,
 };
-
-interface KnownPasskey {
-  /** Credential id in base64url. */
-  readonly id: string;
-  readonly transports: string[];
-}
 
 export interface UserWithFactors extends AccountState {
   readonly hasNoPassword: boolean;

@@ -4,7 +4,7 @@ import type { Response } from 'supertest';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { readClaims } from '../../../tools/read-claims.js';
 import { CodeVerifier } from '../../../src/domain/second-factors/codes.js';
-import { RelyingParty } from '../../../src/domain/second-factors/webauthn.js';
+import { RelyingParty } from '../../../src/domain/webauthn/relying-party.js';
 import { PasswordVerifier } from '../../../src/domain/passwords/password-verifier.js';
 import { recorded } from '../audit/record.js';
 import { afterNext } from '../../support/at-once.js';

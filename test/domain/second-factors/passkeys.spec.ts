@@ -1,4 +1,4 @@
-import { RelyingParty } from '../../../src/domain/second-factors/webauthn.js';
+import { PasskeyVerifier } from '../../../src/domain/second-factors/passkey-verifier.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { readClaims } from '../../../tools/read-claims.js';
 import { afterNext, atOnce } from '../../support/at-once.js';
@@ -266,7 +266,7 @@ describe('POST /api/v0/auth/login/passkey', () => {
     const [removed, reset] = [await FactorOwner.of(app), await FactorOwner.of(app)];
     const [first, second] = [await removed.registers(), await reset.registers()];
     const [id] = await removed.passkeyIds();
-    const verifier = app.nest.get(RelyingParty);
+    const verifier = app.nest.get(PasskeyVerifier);
 
     afterNext(verifier, 'verifyPasskey', async () => expect((await removed.removesPasskey(id)).status).toBe(204));
     expectProblem(await logInAlone(app, first), problems.invalidPasskey);

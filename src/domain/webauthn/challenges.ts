@@ -18,7 +18,6 @@ import {
   isSameDigest,
 } from '../../foundation/crypto/secret.js';
 import { DatabaseClock } from '../../foundation/database/database.js';
-import type { AccountState } from '../passwords/password-verifier.js';
 
 const PURPOSE = 'platform-auth challenges v2';
 const KINDS = { login: 1, registration: 2, passkey: 3, reauthentication: 4, enrolment: 5 } as const;
@@ -48,10 +47,6 @@ export interface PresentedChallenge {
   readonly issuedAt: Date;
   readonly digest: Buffer;
 }
-
-type EnrolmentState = Pick<AccountState, 'passwordChangedAt' | 'factorsChangedAt'> & {
-  readonly passwordHashDigest: string;
-};
 
 type Keys = ReturnType<typeof deriveKeys>;
 
@@ -130,17 +125,4 @@ function computeOriginMac({ origin }: Keys, body: Buffer): Buffer {
 
 function computeContextMac({ context: key }: Keys, body: Buffer, context: string): Buffer {
   return computeMac(key, Buffer.concat([body, Buffer.from(context)])).subarray(0, MAC_BYTES);
-}
-
-/**
- * The context of an enrolment at a login, which any change of the password or the factors voids. It contains the stored
- * hash, because a reader of MASTER_KEY could otherwise forge a challenge and enrol for an account without a factor.
- */
-export function toEnrolmentContext(user: EnrolmentState): string {
-  return [toPasswordContext(user), user.factorsChangedAt?.toISOString() ?? '', user.passwordHashDigest].join(' ');
-}
-
-/** The context of challenges that follow a password, which another password voids. */
-export function toPasswordContext({ passwordChangedAt }: { readonly passwordChangedAt: Date | null }): string {
-  return passwordChangedAt?.toISOString() ?? '';
 }

@@ -1,8 +1,7 @@
 /**
- * The protocol of passkeys (WebAuthn Level 3): options for a browser, verification of its answers, and the use of a
- * passkey at a login. Terms: the relying party is this service (WEBAUTHN_RP_ID), a registration creates a passkey, an
- * authentication uses it. Invariants: an answer is accepted once, for a challenge of this service; a counter only
- * grows.
+ * The protocol of passkeys (WebAuthn Level 3): options for a browser, and verification of its answers. Terms: the relying
+ * party is this service (WEBAUTHN_RP_ID), a registration creates a passkey, an authentication uses it. The rooms that
+ * store passkeys (second-factors, operators) look up the public key, consume the challenge and advance the counter.
  */
 import { applyDecorators, Injectable } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
@@ -13,12 +12,8 @@ import * as z from 'zod';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import type { Presence } from '../../foundation/common/fields.js';
 import { Environment } from '../../foundation/config/environment.js';
-import { ComparedClock } from '../../foundation/database/compared-clock.js';
-import { Database, type Statement } from '../../foundation/database/database.js';
-import { ACCOUNT_STATE, type AccountState } from '../passwords/password-verifier.js';
 import { ProblemException, problems, refuseField } from '../../foundation/problems/problems.js';
 import { CHALLENGE_TTL_SECONDS } from './challenges.js';
-import { RefusedProofError, type UseProof, type UserWithFactors } from './second-factors.service.js';
 
 /** Loaded at the first use, because it would be a tenth of what a start loads. */
 const loadWebAuthn = () => import('@simplewebauthn/server');
@@ -104,7 +99,7 @@ const authentication = z.object({
 
 /** The result of `PublicKeyCredential.toJSON()` in a browser (WebAuthn §5.1). Unknown fields are ignored. */
 export type RegistrationJson = z.output<typeof registration>;
-type AuthenticationJson = z.output<typeof authentication>;
+export type AuthenticationJson = z.output<typeof authentication>;
 
 /** The answer of a browser. An optional field needs a further rule that decides when it is checked. */
 export function PasskeyField(
@@ -163,52 +158,55 @@ const ATTESTATION_FORMATS = ['none', 'packed'];
 
 type VerifiedPasskey = Extract<VerifiedRegistrationResponse, { verified: true }>['registrationInfo'];
 
-/** Reads the owner in the same snapshot, because a session begins only if that state has not changed. */
-const READ_PASSKEY: Statement = {
-  name: 'passkeys_read',
-  text: `SELECT ${ACCOUNT_STATE}, passkeys.id AS "passkeyId", credential_id AS "credentialId",
-           public_key AS "publicKey", is_synced AS "isSynced"
-         FROM passkeys JOIN users ON users.id = user_id WHERE credential_id = $1`,
-};
-
-/** A counter other than zero must grow (WebAuthn §6.1.1), because otherwise two authenticators have the key. */
-const ADVANCE_COUNTER = `UPDATE passkeys SET counter = $2, last_used_at = $3
-  WHERE id = $1 AND (counter < $2 OR (counter = 0 AND $2 = 0))`;
-
-interface PasskeyRow extends AccountState {
-  readonly passkeyId: string;
-  readonly credentialId: Buffer;
-  readonly publicKey: Buffer;
-  readonly isSynced: boolean;
+/** A passkey as the options name it to the browser. */
+export interface KnownPasskey {
+  /** Credential id in base64url. */
+  readonly id: string;
+  readonly transports: string[];
 }
 
-interface VerifiedAnswer {
-  readonly owner: AccountState;
-  /** RFC 8176: `hwk` for a key of one device, `swk` for a synchronised one, as the authenticator claims. */
-  readonly amr: 'hwk' | 'swk';
-  readonly useFactor: UseProof;
+interface PasskeyOwner {
+  readonly id: string;
+  /** What the browser and the authenticator show. */
+  readonly name: string;
+  readonly passkeys: readonly KnownPasskey[];
+}
+
+export interface StoredPasskey {
+  readonly ownerId: string;
+  readonly credentialId: Buffer;
+  readonly publicKey: Buffer;
+}
+
+interface AuthenticatorSelection {
+  readonly residentKey: 'required' | 'discouraged';
+  readonly userVerification: 'required' | 'preferred';
+}
+
+/** What an answer must have beside a valid signature. */
+interface AnswerRequirements {
+  /** That the authenticator verified the person, by a PIN or a fingerprint. */
+  readonly verification: boolean;
+  /** That it names its owner (WebAuthn §7.2, step 6). */
+  readonly userHandle: boolean;
 }
 
 @Injectable()
 export class RelyingParty {
-  constructor(
-    private readonly environment: Environment,
-    private readonly database: Database,
-    private readonly clock: ComparedClock,
-  ) {}
+  constructor(private readonly environment: Environment) {}
 
   async createRegistrationOptions(
-    { id, email, passkeys }: UserWithFactors,
+    { id, name, passkeys }: PasskeyOwner,
     challenge: string,
+    authenticatorSelection: AuthenticatorSelection,
   ): Promise<PasskeyCreationOptionsResponse> {
     const { rpId } = this.settings;
-    const authenticatorSelection = { residentKey: 'required', userVerification: 'preferred' } as const;
     const { generateRegistrationOptions } = await loadWebAuthn();
     const options = await generateRegistrationOptions({
       rpName: rpId,
       rpID: rpId,
-      userName: email,
-      userDisplayName: email,
+      userName: name,
+      userDisplayName: name,
       userID: toUserHandle(id),
       challenge: toBytes(challenge),
       attestationType: 'none',
@@ -218,72 +216,49 @@ export class RelyingParty {
     return { ...options, timeout: TIMEOUT_MS, attestation: 'none', excludeCredentials, authenticatorSelection };
   }
 
-  /**
-   * @param passkeys the passkeys of the user who presented the password; undefined for a login with a passkey alone, in
-   * which the browser lets the user choose one
-   */
+  /** @param passkeys those that the browser offers; undefined: the browser lets the user choose one */
   createAuthenticationOptions(
     challenge: string,
-    passkeys?: UserWithFactors['passkeys'],
+    userVerification: 'required' | 'preferred',
+    passkeys?: readonly KnownPasskey[],
   ): PasskeyRequestOptionsResponse {
     const { rpId } = this.settings;
-    const userVerification = passkeys ? 'preferred' : 'required';
     const allowCredentials = passkeys?.map(toDescriptor);
     return { rpId, challenge, timeout: TIMEOUT_MS, userVerification, ...(allowCredentials && { allowCredentials }) };
   }
 
-  async verifyRegistration(response: RegistrationJson, challenge: string): Promise<VerifiedPasskey | undefined> {
+  /** @returns undefined for an invalid answer */
+  async verifyRegistration(
+    response: RegistrationJson,
+    challenge: string,
+    requireUserVerification: boolean,
+  ): Promise<VerifiedPasskey | undefined> {
     const { rpId: expectedRPID, origins: expectedOrigin } = this.settings;
     try {
       const { verifyRegistrationResponse } = await loadWebAuthn();
       if (!(await hasPlainAttestation(response)) || !isOfTopLevelPage(response)) return undefined;
       const expected = { expectedChallenge: challenge, expectedOrigin, expectedRPID };
-      const result = await verifyRegistrationResponse({ response, ...expected, requireUserVerification: false });
+      const result = await verifyRegistrationResponse({ response, ...expected, requireUserVerification });
       if (!result.verified) return undefined;
-      return (await isAcceptableKey(result.registrationInfo.credential.publicKey))
-        ? result.registrationInfo
-        : undefined;
+      const { credential } = result.registrationInfo;
+      // The library checks the id in the answer only, and not the one that the authenticator states.
+      const isAcceptable = credential.id === response.id && (await isAcceptableKey(credential.publicKey));
+      return isAcceptable ? result.registrationInfo : undefined;
     } catch {
       return undefined;
     }
   }
 
-  /**
-   * Verifies an answer to a valid challenge, except for the counter, which `useFactor` verifies.
-   * @param ownerId the user who presented the password; undefined for a login with the passkey alone, in which the
-   * authenticator must have verified the user and the answer must name the user
-   * @throws {RefusedProofError}
-   */
-  async verifyPasskey(response: AuthenticationJson, challenge: string, ownerId?: string): Promise<VerifiedAnswer> {
-    const owner = await this.database.row<PasskeyRow>(READ_PASSKEY, [Buffer.from(response.id, 'base64url')]);
-    if (!owner || (ownerId !== undefined && owner.id !== ownerId))
-      throw new RefusedProofError('unknown_passkey', ownerId);
-    const { id: userId, passkeyId, isActive, isSynced } = owner;
-    const verified = hasHandleOf(response, userId, ownerId !== undefined)
-      ? await this.verifyAuthentication(response, challenge, owner, ownerId === undefined)
-      : undefined;
-    if (!verified) throw new RefusedProofError('wrong_passkey', userId);
-    // Backup eligibility never changes (WebAuthn L3 §7.2), so another authenticator has the key.
-    if (verified.isSynced !== isSynced) throw new RefusedProofError('backup_eligibility_changed', userId);
-    if (!isActive) throw new RefusedProofError('disabled', userId);
-    const useFactor: UseProof = async (transaction) => {
-      const values = [passkeyId, verified.counter, this.clock.now()];
-      const [, count] = await transaction.query<[unknown, number]>(ADVANCE_COUNTER, values);
-      if (count === 0) throw new RefusedProofError('counter_not_increased', userId);
-    };
-    return { owner, amr: isSynced ? 'swk' : 'hwk', useFactor };
-  }
-
   /** @returns the new counter, and whether the private key may be copied; undefined for an invalid answer */
-  private async verifyAuthentication(
+  async verifyAuthentication(
     response: AuthenticationJson,
     challenge: string,
-    { credentialId, publicKey }: PasskeyRow,
-    requireUserVerification: boolean,
+    { ownerId, credentialId, publicKey }: StoredPasskey,
+    { verification: requireUserVerification, userHandle }: AnswerRequirements,
   ): Promise<{ readonly counter: number; readonly isSynced: boolean } | undefined> {
     const { rpId: expectedRPID, origins: expectedOrigin } = this.settings;
     try {
-      if (!isOfTopLevelPage(response)) return undefined;
+      if (!isOfTopLevelPage(response) || !hasHandleOf(response, ownerId, !userHandle)) return undefined;
       const { verifyAuthenticationResponse } = await loadWebAuthn();
       const { verified, authenticationInfo } = await verifyAuthenticationResponse({
         response: response as AuthenticationResponseJSON,
@@ -311,13 +286,13 @@ export class RelyingParty {
   }
 }
 
-function toDescriptor({ id, transports }: UserWithFactors['passkeys'][number]): object {
+function toDescriptor({ id, transports }: KnownPasskey): object {
   return { id, transports, type: 'public-key' };
 }
 
-/** The user handle is the id of the user, which reveals nothing about the person (WebAuthn §14.6.1). */
-function toUserHandle(userId: string): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(parse(userId));
+/** The user handle is the id of the owner, which reveals nothing about the person (WebAuthn §14.6.1). */
+function toUserHandle(ownerId: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(parse(ownerId));
 }
 
 function toBytes(challenge: string): Uint8Array<ArrayBuffer> {
@@ -346,8 +321,7 @@ function countBits(bytes: Uint8Array): number {
   return BigInt(`0x${Buffer.from(bytes).toString('hex')}`).toString(2).length;
 }
 
-/** A login with the passkey alone requires the user handle (WebAuthn §7.2, step 6). */
-function hasHandleOf({ response }: AuthenticationJson, userId: string, mayBeAbsent: boolean): boolean {
+function hasHandleOf({ response }: AuthenticationJson, ownerId: string, mayBeAbsent: boolean): boolean {
   if (response.userHandle === undefined) return mayBeAbsent;
-  return Buffer.from(response.userHandle, 'base64url').equals(toUserHandle(userId));
+  return Buffer.from(response.userHandle, 'base64url').equals(toUserHandle(ownerId));
 }
