@@ -30,4 +30,7 @@ export class AppCredential extends KeyColumns {
 
   /** When such a token was last issued, to an hour. */
   @Column({ name: 'for_users_used_at', type: 'timestamptz', nullable: true }) forUsersUsedAt!: Date | null;
+
+  /** How often `forUsers` was turned on again; a trigger counts. Tokens for users of an earlier epoch are not valid. */
+  @Column({ name: 'for_users_epoch', type: 'integer', default: 0, update: false }) forUsersEpoch!: number;
 }

@@ -2,7 +2,8 @@
  * Tokens with which one service calls another on behalf of a user (RFC 8693). Terms: the *chain* of a token names each
  * service that passed the user on, the caller first, with the pair (app credential) that allowed it; its *audience* is
  * the only service that may present it here. Invariant: a token is valid while its session lives and every pair of its
- * chain is live and for users. Nothing of this is cached, so a revocation holds when its call has answered.
+ * chain is live and for users, in the same epoch as when the token was issued. Nothing of this is cached, so a revocation
+ * holds when its call has answered.
  */
 import { Injectable } from '@nestjs/common';
 import { createRefusal, Doors } from '../../foundation/access/doors.js';
@@ -19,7 +20,7 @@ export const DELEGATED_TTL_SECONDS = 5 * 60;
 
 const READ_PAIRS = {
   name: 'app_credentials_read_for_users',
-  text: `SELECT id, caller, target, scopes, expires_at FROM app_credentials
+  text: `SELECT id, caller, target, scopes, expires_at, for_users_epoch FROM app_credentials
     WHERE id = ${ANY_GIVEN_ID} AND revoked_at IS NULL AND for_users`,
 };
 
@@ -29,6 +30,7 @@ interface PairRow {
   readonly target: string;
   readonly scopes: readonly string[];
   readonly expires_at: Date | null;
+  readonly for_users_epoch: number;
 }
 
 @Injectable()
@@ -56,7 +58,7 @@ export class DelegatedDoor {
   async verifyDelegated(token: string, audience: string): Promise<UserPrincipal> {
     const claims = await this.accessTokens.verifyDelegatedSignature(token);
     if (!claims) throw createRefusal('user', 'not_accepted');
-    const chain = readChain(claims.act);
+    const chain = readChain(claims);
     if (!chain || !hasRequiredClaims(claims) || claims.client_id !== chain[0].appId)
       throw createRefusal('user', 'incomplete_claims');
     const { sub: userId, sid: sessionId, iss, jti, iat, exp } = claims;
@@ -84,26 +86,31 @@ export class DelegatedDoor {
     return { door: 'user', userId, sessionId, email, amr, authenticatedAt, expiresAt, claims: claimed, delegation };
   }
 
-  /** @returns the pair of each link, or none when one of them has ended or is not for users any more */
+  /** @returns the pair of each link, or none when one of them has ended or is not for users any more, also for a while */
   private async findPairs(chain: Delegation['chain'], audience: string, now: Date): Promise<readonly PairRow[]> {
     const found = await Promise.all(chain.map(({ appId }) => this.pairs.find(appId)));
     const live = found.filter((pair, index): pair is PairRow => {
       const target = index === 0 ? audience : chain[index - 1]?.service;
-      const isOfLink = pair?.caller === chain[index]?.service && pair?.target === target;
-      return pair !== undefined && isOfLink && (pair.expires_at === null || pair.expires_at > now);
+      const link = chain[index];
+      const isOfLink = pair?.caller === link?.service && pair?.target === target;
+      const isOfEpoch = pair?.for_users_epoch === link?.epoch;
+      return pair !== undefined && isOfLink && isOfEpoch && (pair.expires_at === null || pair.expires_at > now);
     });
     return live.length === chain.length ? live : [];
   }
 }
 
-/** @returns the chain of `act`, the caller first; undefined when it is not one */
-function readChain(act: ActClaim | undefined): Delegation['chain'] | undefined {
+/** @returns the chain of `act`, the caller first; undefined when it is not one, or has another length than `epochs` */
+function readChain({ act, epochs }: Partial<DelegatedClaims>): Delegation['chain'] | undefined {
   const links: DelegationLink[] = [];
   for (let next: ActClaim | undefined = act; next !== undefined; next = next.act) {
     const { sub: service, client_id: appId } = (next as Partial<ActClaim> | null) ?? {};
-    if (typeof service !== 'string' || typeof appId !== 'string' || links.length === MAX_LINKS) return undefined;
-    links.push({ service, appId });
+    const epoch = epochs?.[links.length];
+    if (typeof service !== 'string' || typeof appId !== 'string' || epoch === undefined) return undefined;
+    if (links.length === MAX_LINKS) return undefined;
+    links.push({ service, appId, epoch });
   }
+  if (links.length !== epochs?.length) return undefined;
   const [first, ...earlier] = links;
   return first && [first, ...earlier];
 }

@@ -22,7 +22,7 @@ const USE_INTERVAL_MS = 60 * 60_000;
 
 const READ_PAIR = {
   name: 'app_credentials_read_pair_for_users',
-  text: `SELECT id, scopes, expires_at, for_users_used_at FROM app_credentials
+  text: `SELECT id, scopes, expires_at, for_users_used_at, for_users_epoch FROM app_credentials
     WHERE caller = $1 AND target = $2 AND for_users AND ${isLiveAt('$3::timestamptz')}`,
 };
 
@@ -44,6 +44,7 @@ interface PairForUsers {
   readonly scopes: readonly string[];
   readonly expires_at: Date | null;
   readonly for_users_used_at: Date | null;
+  readonly for_users_epoch: number;
 }
 
 interface AskedToken {
@@ -109,7 +110,8 @@ export class TokenExchangeService implements OnModuleInit {
     const earlier = subject.delegation?.chain ?? [];
     if (earlier.length >= MAX_LINKS)
       throw createFieldProblem('/subject_token', `has a chain of ${MAX_LINKS} links, which is the longest`);
-    const chain: Delegation['chain'] = [{ service: caller.caller, appId: pair.id }, ...earlier];
+    const link = { service: caller.caller, appId: pair.id, epoch: pair.for_users_epoch };
+    const chain: Delegation['chain'] = [link, ...earlier];
     const issuedAt = Math.floor(clock.trustedNow().getTime() / 1_000);
     const ends = [subject.expiresAt, pair.expires_at].flatMap((end) => (end ? Math.floor(end.getTime() / 1_000) : []));
     const exp = Math.min(issuedAt + DELEGATED_TTL_SECONDS, ...ends);
@@ -120,6 +122,7 @@ export class TokenExchangeService implements OnModuleInit {
       aud: audience,
       client_id: pair.id,
       act: toAct(chain),
+      epochs: chain.map(({ epoch }) => epoch),
       scope: scopes.join(' '),
       iat: issuedAt,
       exp,

@@ -108,6 +108,7 @@ describe('tokens for users at the next service (RFC 8693)', () => {
         aud: second.name,
         client_id: pair,
         act: { sub: first.name, client_id: pair },
+        epochs: [0],
         scope: SCOPES.join(' '),
         jti: expect.any(String) as string,
         iat: expect.any(Number) as number,
@@ -297,6 +298,16 @@ describe('tokens for users at the next service (RFC 8693)', () => {
           app.admin.patch(`/app-credentials/${first.pairs.get(second.name)}`, { for_users: false }).expect(200),
       ],
       [
+        'a first pair that was not for users for a moment',
+        async ({ first, second }) => {
+          const path = `/app-credentials/${first.pairs.get(second.name)}`;
+          await app.admin.patch(path, { for_users: false }).expect(200);
+          await app.admin.patch(path, { for_users: true }).expect(200);
+          // The pair allows new tokens.
+          await second.presents(await first.exchanges(tokens.access_token, second)).expect(200);
+        },
+      ],
+      [
         'a first pair that was deleted and made again',
         async ({ first, second }) => {
           await app.admin.delete(`/app-credentials/${first.pairs.get(second.name)}`).expect(204);
@@ -372,7 +383,13 @@ describe('tokens for users at the next service (RFC 8693)', () => {
     });
 
     const FORGERIES: [string, (claims: Fields & { act: Fields & { act: Fields } }) => Fields][] = [
-      ['another hop’s link', (claims) => ({ ...claims, act: claims.act.act, client_id: claims.act.act.client_id })],
+      [
+        'another hop’s link',
+        (claims) => ({ ...claims, act: claims.act.act, client_id: claims.act.act.client_id, epochs: [0] }),
+      ],
+      ['another epoch of a pair', (claims) => ({ ...claims, epochs: [0, 1] })],
+      ['no epochs', (claims) => ({ ...claims, epochs: undefined })],
+      ['epochs that are null', (claims) => ({ ...claims, epochs: null })],
       ['no act', (claims) => ({ ...claims, act: undefined })],
       ['an act that is null', (claims) => ({ ...claims, act: null })],
       [
@@ -391,7 +408,7 @@ describe('tokens for users at the next service (RFC 8693)', () => {
         (claims) => {
           const lengthen = (act: Fields, links: number): Fields =>
             links === 0 ? act : { ...act, act: lengthen(act, links - 1) };
-          return { ...claims, act: lengthen(claims.act.act, 4) };
+          return { ...claims, act: lengthen(claims.act.act, 4), epochs: [0, 0, 0, 0, 0] };
         },
       ],
     ];
