@@ -2,7 +2,7 @@
 // is older than the restore, because a restore brings back codes that were used or cancelled since.
 import { isId } from '../../foundation/common/ids.js';
 import { runInParallel, type AdminClient } from './admin-client.js';
-import type { ReplayedEvent, Step } from './replay-events.js';
+import type { ReplayedEvent, Step } from './replay-plan.js';
 import type { NodeEnrolmentResponse } from '../../api/admin/enrolments.admin.controller.js';
 import type {
   AdminHouseholdMemberResponse,

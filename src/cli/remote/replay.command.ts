@@ -9,7 +9,7 @@ import type { AuditEventName } from '../../foundation/common/security-events.js'
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print } from '../terminal.js';
 import { runInParallel, type AdminClient } from './admin-client.js';
-import { eventSchema, type ReplayedEvent, type Step } from './replay-events.js';
+import { eventSchema, type ReplayedEvent, type Step } from './replay-plan.js';
 import { HouseholdHistory } from './replay-households.js';
 import { addRemote, createClient, parseJson } from './remote-command.js';
 import type { AdminUserResponse, SessionResponse } from '../../api/admin/users.admin.controller.js';

@@ -11,7 +11,7 @@ import { DatabaseClock } from '../../foundation/database/database.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { isOpenAt } from '../keys/one-time-codes.js';
 import { EnrolmentsService, type CodeScope } from '../nodes/enrolments.service.js';
-import { toHouseholdEvent } from './household-events.js';
+import { toHouseholdEvent } from './household-audit-events.js';
 import type { HouseholdRole } from './memberships.js';
 
 const LOCK_HOUSEHOLDS = `SELECT id FROM households

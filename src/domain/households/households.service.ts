@@ -13,7 +13,7 @@ import { NodesService } from '../nodes/nodes.service.js';
 import { Propagation } from '../revocation/propagation.js';
 import { Departures } from './departures.js';
 import { HouseholdActs, requireProof, type Caller, type LockedHousehold, type MemberCaller } from './household-acts.js';
-import { toHouseholdEvent } from './household-events.js';
+import { toHouseholdEvent } from './household-audit-events.js';
 import { Household } from './household.entity.js';
 import type { HouseholdRole } from './memberships.js';
 

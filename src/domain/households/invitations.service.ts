@@ -26,7 +26,7 @@ import {
 } from '../keys/one-time-codes.js';
 import { buildIsIssuerAdmin } from '../nodes/enrolments.service.js';
 import { HouseholdActs, readRole, type LockedHousehold, type MemberCaller } from './household-acts.js';
-import { toHouseholdEvent } from './household-events.js';
+import { toHouseholdEvent } from './household-audit-events.js';
 import { HouseholdInvitation } from './household-invitation.entity.js';
 import { HouseholdsService, insertMember, refuseTooManyHouseholds, type OwnHousehold } from './households.service.js';
 import { refuseFullHousehold } from './members.service.js';

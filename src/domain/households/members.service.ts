@@ -12,7 +12,7 @@ import { ProblemException, problems } from '../../foundation/problems/problems.j
 import { Propagation } from '../revocation/propagation.js';
 import { Departures } from './departures.js';
 import { HouseholdActs, readRole, requireProof, type Caller, type LockedHousehold } from './household-acts.js';
-import { toHouseholdEvent } from './household-events.js';
+import { toHouseholdEvent } from './household-audit-events.js';
 import { insertMember, refuseTooManyHouseholds } from './households.service.js';
 import type { HouseholdRole } from './memberships.js';
 
