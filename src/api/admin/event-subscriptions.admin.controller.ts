@@ -21,7 +21,7 @@ import {
   SwitchField,
 } from '../../foundation/common/fields.js';
 import { EXAMPLES, SERVICE_NAME_FORMAT } from '../../foundation/common/names.js';
-import { createFieldProblem, problems } from '../../foundation/problems/problems.js';
+import { problems } from '../../foundation/problems/problems.js';
 
 const MAX_LISTED = 100;
 const LIMIT_RULE = { message: `must be a whole number from 1 to ${MAX_LISTED}` };
@@ -168,7 +168,9 @@ export class EventSubscriptionsAdminController {
   @Put(':service')
   @RequireAdmin('apps', {
     summary: 'Subscribe a service to events',
-    description: 'Replaces the types. A type that is added begins at the position of the service.',
+    description:
+      'Replaces the types. A type that is added begins at the position of the service. 400 unless the service has a live app ' +
+      'credential for this one, with which it reads.',
     returns: EventSubscriptionResponse,
   })
   async setEventSubscription(
@@ -176,7 +178,6 @@ export class EventSubscriptionsAdminController {
     @Param('service') service: string,
     @Body() { types, from = 'now' }: SetEventSubscriptionRequest,
   ): Promise<EventSubscriptionResponse> {
-    if (!SERVICE_NAME_FORMAT.isName(service)) throw createFieldProblem('/service', SERVICE_NAME_FORMAT.detail);
     const subscription = await this.subscriptions.setSubscription(service, types, from, toActor(request));
     return EventSubscriptionResponse.from(subscription);
   }

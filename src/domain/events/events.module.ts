@@ -1,11 +1,12 @@
 import { Module } from '@nestjs/common';
 import { EventCopy } from './event-copy.js';
 import { EventFeed } from './event-feed.js';
+import { EventLag } from './event-lag.js';
 import { EventWaits } from './event-waits.js';
 import { SubscriptionsService } from './subscriptions.service.js';
 
 @Module({
-  providers: [EventCopy, EventFeed, EventWaits, SubscriptionsService],
-  exports: [EventCopy, EventFeed, EventWaits, SubscriptionsService],
+  providers: [EventCopy, EventFeed, EventLag, EventWaits, SubscriptionsService],
+  exports: [EventCopy, EventFeed, EventLag, EventWaits, SubscriptionsService],
 })
 export class EventsModule {}

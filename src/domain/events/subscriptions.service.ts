@@ -1,12 +1,12 @@
 import { Injectable } from '@nestjs/common';
-import { Gauge } from 'prom-client';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
 import { SERVICE_NAME_FORMAT } from '../../foundation/common/names.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
-import { MetricsRegistry, PREFIX } from '../../foundation/metrics/metrics-registry.js';
-import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { Environment } from '../../foundation/config/environment.js';
+import { createFieldProblem, ProblemException, problems } from '../../foundation/problems/problems.js';
 import { AuditLog } from '../audit/audit-log.js';
+import { isLiveAt } from '../keys/key-record.js';
 import { END_OF_SEAL, isAfter, ORIGIN, type EventPosition } from './event-cursor.js';
 import { EVENT_TYPES, type EventType } from './event-types.js';
 
@@ -21,7 +21,8 @@ const unread = (
   CROSS JOIN LATERAL (SELECT ${columns} FROM events
     WHERE events.type = wanted.type AND (events.seal, events.number) > (subscribed.seal, subscribed.number)
     ORDER BY events.seal, events.number LIMIT ${limit}) AS found`;
-const OLDEST_UNREAD = `${unread('events.*', 1)} ORDER BY found.seal, found.number LIMIT 1`;
+/** The oldest unread event of the subscription `subscribed`. */
+export const OLDEST_UNREAD = `${unread('events.*', 1)} ORDER BY found.seal, found.number LIMIT 1`;
 
 const READ = `SELECT service, types, created_at AS "createdAt", polled_at AS "polledAt",
     origin IS DISTINCT FROM (${ORIGIN}) AS "needsReset",
@@ -39,6 +40,8 @@ const BEGINNING = `SELECT seal::float8, number FROM (
     SELECT seal, number FROM event_purges WHERE type = ANY ($1::text[]) UNION ALL SELECT 0, 0) AS purged
   ORDER BY seal DESC, number DESC LIMIT 1`;
 const END = `SELECT seal::float8, ${END_OF_SEAL} AS number FROM event_position`;
+/** `$1`: service, `$2`: this service, at which the credential is valid. */
+const FIND_CREDENTIAL = `SELECT FROM app_credentials WHERE caller = $1 AND target = $2 AND ${isLiveAt('clock_timestamp()')}`;
 const LOCK = `SELECT types, seal::float8, number FROM event_subscriptions WHERE service = $1 FOR UPDATE`;
 const INSERT = `INSERT INTO event_subscriptions (service, types, seal, number, origin, created_at, updated_at)
   SELECT $2::text, $1::text[], seal, number, ${ORIGIN}, clock_timestamp(), clock_timestamp()`;
@@ -54,10 +57,6 @@ const LIST_UNREAD = `SELECT next.id, next.type, next.time::text, next.subject, n
   WHERE service = $1 ORDER BY next.seal, next.number LIMIT $2`;
 const NEXT_UNREAD = `SELECT next.id, next.type, next.seal::float8, next.number
   FROM event_subscriptions AS subscribed CROSS JOIN LATERAL (${OLDEST_UNREAD}) AS next WHERE service = $1`;
-/** The oldest unread event of each subscription; 0 when it has read all. */
-const MEASURE_LAG = `SELECT service,
-    COALESCE(GREATEST(0, extract(epoch FROM now() - (SELECT time FROM (${OLDEST_UNREAD}) AS first))), 0)::float8 AS seconds
-  FROM event_subscriptions AS subscribed`;
 const RESET = `UPDATE event_subscriptions
   SET origin = NULL, generation = generation + 1, updated_at = clock_timestamp() RETURNING service`;
 
@@ -89,29 +88,11 @@ type Locked = EventPosition & { readonly types: EventType[] };
 /** Subscriptions: the types of events that each service reads, and its position. Operators and the service itself move it. */
 @Injectable()
 export class SubscriptionsService {
-  private readonly lag;
-
   constructor(
     private readonly dataSource: DataSource,
     private readonly audit: AuditLog,
-    { registry }: MetricsRegistry,
-  ) {
-    // `max`, because every worker measures the same.
-    this.lag = new Gauge({
-      name: `${PREFIX}events_lag_seconds`,
-      help: 'Age of the oldest event that a service has not acknowledged; 0 when it has read all.',
-      labelNames: ['service'],
-      aggregator: 'max',
-      registers: [registry],
-    });
-  }
-
-  /** Called by the job that copies events, so that a scrape reads no row. */
-  async measureLag(): Promise<void> {
-    const measured = await this.dataSource.query<{ service: string; seconds: number }[]>(MEASURE_LAG);
-    this.lag.reset();
-    for (const { service, seconds } of measured) this.lag.set({ service }, seconds);
-  }
+    private readonly environment: Environment,
+  ) {}
 
   async listSubscriptions(): Promise<Subscription[]> {
     return this.dataSource.query<Subscription[]>(`${READ} ORDER BY service`);
@@ -134,6 +115,7 @@ export class SubscriptionsService {
   /**
    * Idempotent. Added types begin at the position.
    * @param start of a new subscription
+   * @throws {ProblemException} invalid fields unless the service has a live app credential with which it can read
    */
   async setSubscription(
     service: string,
@@ -143,6 +125,7 @@ export class SubscriptionsService {
   ): Promise<Subscription> {
     const types = EVENT_TYPES.filter((type) => wanted.includes(type));
     await this.dataSource.transaction(async (transaction) => {
+      await this.refuseUnknownService(transaction, service);
       const source = start === 'beginning' ? BEGINNING : END;
       const insert = `${INSERT} FROM (${source}) AS start ON CONFLICT DO NOTHING RETURNING service`;
       const isNew = (await transaction.query<object[]>(insert, [types, service])).length > 0;
@@ -211,6 +194,16 @@ export class SubscriptionsService {
         await this.audit.record(transaction, { event: 'admin.event_subscription.reset', actor, subject: service });
       return rows.map(({ service }) => service);
     });
+  }
+
+  private async refuseUnknownService(transaction: EntityManager, service: string): Promise<void> {
+    const { serviceName } = this.environment;
+    if (!SERVICE_NAME_FORMAT.isName(service)) throw createFieldProblem('/service', SERVICE_NAME_FORMAT.detail);
+    if (service.toLowerCase() === serviceName.toLowerCase())
+      throw createFieldProblem('/service', 'is this service itself, which reads no events');
+    const found = await transaction.query<object[]>(FIND_CREDENTIAL, [service, serviceName]);
+    if (found.length === 0)
+      throw createFieldProblem('/service', `has no live app credential for ${serviceName}, with which it reads events`);
   }
 
   /** @param work returns the details of the act, or undefined when it changed nothing */

@@ -8,7 +8,7 @@ import { CountedRefusals } from '../audit/counted-refusals.js';
 import { AuditMonths } from '../audit/seals/audit-months.js';
 import { SealWriter } from '../audit/seals/seal-writer.js';
 import { EventCopy } from '../events/event-copy.js';
-import { SubscriptionsService } from '../events/subscriptions.service.js';
+import { EventLag } from '../events/event-lag.js';
 import { addDays } from '../../foundation/common/clock.js';
 import { KEY_KINDS } from '../../foundation/common/key-kinds.js';
 import { Environment } from '../../foundation/config/environment.js';
@@ -251,7 +251,7 @@ export class SealJob implements OnModuleInit, OnApplicationShutdown {
   constructor(
     private readonly seals: SealWriter,
     private readonly events: EventCopy,
-    private readonly subscriptions: SubscriptionsService,
+    private readonly eventLag: EventLag,
     private readonly environment: Environment,
     private readonly log: Log,
   ) {}
@@ -277,7 +277,7 @@ export class SealJob implements OnModuleInit, OnApplicationShutdown {
     try {
       const count = await this.seals.sealNewRows();
       await this.events.copyNewSeals();
-      await this.subscriptions.measureLag();
+      await this.eventLag.measure();
       if (this.hasFailed) this.log.info('audit_seals_again');
       this.hasFailed = false;
       return count;

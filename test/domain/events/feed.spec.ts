@@ -301,4 +301,18 @@ describe('/api/v0/admin/event-subscriptions/{service}', () => {
     ])
       expectProblem(await call, problems.notFound);
   });
+
+  it.each(['auth', 'AUTH', 'unknown'])('answers 400 to a subscription of %s, which reads no events here', async (name) => {
+    expectInvalid(await app.admin.put(`/event-subscriptions/${name}`, { types: ['user.deleted'] }), '/service');
+  });
+
+  it('answers 400 to a subscription of a service whose credential is for another service, or is revoked', async () => {
+    const [other, revoked] = [await app.service(undefined, 'ocr'), await app.service(undefined, 'auth')];
+    await app.admin.delete(`/app-credentials/${revoked.appId}`).expect(204);
+    for (const { caller } of [other, revoked]) {
+      const answer = await app.admin.put(`/event-subscriptions/${caller}`, { types: ['user.deleted'] });
+      expectInvalid(answer, '/service');
+      expect(answer.body.errors[0].detail).toBe('has no live app credential for auth, with which it reads events');
+    }
+  });
 });

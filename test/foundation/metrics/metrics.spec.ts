@@ -312,6 +312,7 @@ describe('docs/observability.md', () => {
 
   it('lists every metric with its labels, and no other', async () => {
     await app.validateNode('no:node').expect(401);
+    await app.service('recipes', 'auth');
     await app.admin.put('/event-subscriptions/recipes', { types: ['user.deleted'] }).expect(200);
     await app.nest.get(SealJob).sealNewRows();
     await (await allowExchange(app))('ocr').expect(200);
