@@ -19,7 +19,9 @@ const MAP = {
     recipes: { url: 'http://127.0.0.1:7706', calls: { auth: null, ocr: ['documents:read'] } },
   },
 };
-type RawMap = Readonly<{ services: Record<string, { url: string; calls?: unknown; namespace?: string }> }>;
+type RawMap = Readonly<{
+  services: Record<string, { url: string; calls?: unknown; namespace?: string; events?: readonly string[] | undefined }>;
+}>;
 interface Document {
   readonly service: string;
   readonly variables: Record<string, string>;
@@ -296,6 +298,35 @@ describe('platform-auth apply', () => {
     expect(await run('--to', 'json', '--output', cli.path('for-users'), '--plan')).toMatchObject({ code: 3 });
     expect(await cli.json(...words(...options))).toMatchObject({ summary: { scoped: 1, rotated: 0, revoked: 0 } });
     expect(await readPair()).toEqual([false]);
+  });
+
+  it('subscribes a service to the events of the map, and changes its types with the map', async () => {
+    const options = ['--to', 'json', '--output', cli.path('events'), '--yes'];
+    const writeEvents = (events?: readonly string[]): void =>
+      writeMap({ services: { ...MAP.services, recipes: { ...MAP.services.recipes, events } } });
+    const readTypes = async (): Promise<unknown> =>
+      ((await app.admin.get('/event-subscriptions')).body as { items: object[] }).items;
+    const subscription = (types: readonly string[]) => ({ service: 'recipes', types });
+    await cli.ok(...words(...options));
+    writeEvents(['user.deleted', 'user.disabled']);
+    const planned = await run(...options.slice(0, -1), '--plan');
+    expect(planned.code).toBe(3);
+    expect(planned.stdout).toContain('Subscriptions to set:\n  recipes: user.deleted, user.disabled');
+    expect(await readTypes()).toEqual([]);
+    const applied = await cli.json<{ subscriptions: object[] }>(...words(...options));
+    expect(applied.subscriptions).toEqual([subscription(['user.deleted', 'user.disabled'])]);
+    expect(await readTypes()).toMatchObject([subscription(['user.deleted', 'user.disabled'])]);
+    expect(await cli.ok(...words(...options))).toContain('Nothing was changed.');
+    // The order of the types has no meaning.
+    writeEvents(['user.disabled', 'user.deleted']);
+    expect(await cli.ok(...words(...options))).toContain('Nothing was changed.');
+    writeEvents(['user.deleted']);
+    await cli.ok(...words(...options));
+    expect(await readTypes()).toMatchObject([subscription(['user.deleted'])]);
+    writeEvents();
+    expect(await cli.ok(...words(...options))).toContain('Nothing was changed.');
+    expect(await readTypes()).toMatchObject([subscription(['user.deleted'])]);
+    await app.admin.delete('/event-subscriptions/recipes').expect(204);
   });
 
   it('gives each pair one key when two run at the same time', async () => {

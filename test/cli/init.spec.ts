@@ -197,6 +197,27 @@ describe('platform-auth init on a platform in use', () => {
     expect(platform.variables('auth')).not.toHaveProperty('LOGGING_URL');
   });
 
+  it('subscribes a service to the events of the map, and leaves a subscription alone that the map does not name', async () => {
+    const readTypes = () => platform.database.query('SELECT service, types FROM event_subscriptions');
+    const setEvents = (events?: string[]) =>
+      platform.changeMap(({ services }) => {
+        if (events) services.recipes!.events = events;
+        else delete services.recipes!.events;
+      });
+    setEvents(['user.deleted', 'node.revoked']);
+    const subscription = { service: 'recipes', types: ['user.deleted', 'node.revoked'] };
+    expect((await platform.init({ dryRun: true })).subscriptions).toEqual([subscription]);
+    expect(await readTypes()).toEqual([]);
+    expect((await platform.init()).subscriptions).toEqual([subscription]);
+    expect(await readTypes()).toEqual([subscription]);
+    expect((await platform.init()).subscriptions).toEqual([]);
+    setEvents(['user.deleted']);
+    await platform.init();
+    setEvents();
+    expect((await platform.init()).subscriptions).toEqual([]);
+    expect(await readTypes()).toEqual([{ service: 'recipes', types: ['user.deleted'] }]);
+  });
+
   it('gives a credential the scopes of the map with the same key, and new nodes their targets', async () => {
     const { OCR_APP_KEY } = platform.variables('recipes');
     const scopes = async () => {

@@ -149,6 +149,32 @@ describe('a map with a mistake', () => {
       `${GOOD}    urls:\n      AUTH_URL: ocr\n`,
       /map\.yaml:9 services\.ocr\.urls\.AUTH_URL: must be an address of auth/,
     ],
+    [
+      'an unknown type of events',
+      `${GOOD}    events: [user.deleted, user.vanished]\n`,
+      /map\.yaml:8 services\.ocr\.events\.1: Invalid option: expected one of "user\.registered"/,
+    ],
+    [
+      'no type of events in a list of them',
+      `${GOOD}    events: []\n`,
+      /map\.yaml:8 .*must be one or more different types/,
+    ],
+    ['a type of events twice', `${GOOD}    events: [user.deleted, user.deleted]\n`, /map\.yaml:8 .*different types/],
+    [
+      'events for auth itself',
+      GOOD.replace('  ocr:', '    events: [user.deleted]\n  ocr:'),
+      /map\.yaml:4 services\.auth\.events: this service does not read its own events/,
+    ],
+    [
+      'events for a service without a credential for auth',
+      `${GOOD}  recipes:\n    url: http://x\n    events: [user.deleted]\n`,
+      /map\.yaml:10 services\.recipes\.events: a service reads events with its credential for auth: add auth to its calls/,
+    ],
+    [
+      'events for an unknown service, under a key that is none',
+      `${GOOD}events:\n  recipes: [user.deleted]\n`,
+      /map\.yaml:8 events: is not known here/,
+    ],
     ['a secret as an address', `${GOOD}    urls:\n      SECRET_KEY: auth\n`, /map\.yaml:9 .* is already used/],
   ])('is reported with its line: %s', (_, text, expected) => {
     expect(complaintsAbout(text)).toMatch(expected);

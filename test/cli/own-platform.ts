@@ -37,6 +37,7 @@ interface RawService {
   calls?: string[] | Record<string, string[] | { scopes: string[]; for_users: boolean } | null>;
   verifies_access_tokens?: boolean;
   urls?: Record<string, string>;
+  events?: string[];
 }
 export interface RawMap {
   services: Record<string, RawService>;

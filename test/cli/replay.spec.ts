@@ -1,4 +1,5 @@
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { Subscriber } from '../domain/events/subscriber.js';
 import { accept, Home } from '../support/home.js';
 import { Owner } from '../support/owner.js';
 import { useCli } from '../support/cli.js';
@@ -90,6 +91,25 @@ describe('platform-auth replay', () => {
     expect((await app.admin.get(`/users/${enabled.id}`)).body).toMatchObject({ is_active: true });
     const { items } = await cli.json<{ items: object[] }>(`audit --event admin.* --subject ${revoked.nodeId}`);
     expect(items).toMatchObject([{ event: 'admin.node.revoked' }, { event: 'admin.node.revoked' }, {}]);
+  });
+
+  it('resets each subscription to events, so that every service compares what it knows', async () => {
+    const subscribers = [await Subscriber.to(app, ['user.deleted']), await Subscriber.to(app, ['user.disabled'])];
+    const names = subscribers.map(({ name }) => name);
+    for (const subscriber of subscribers) expect(await subscriber.read()).toMatchObject({ reset: false });
+    await cli.ok('audit export -o subscribed.ndjson');
+    type Report = { reset_event_subscriptions: string[] };
+    const plan = await cli.json<Report>('replay subscribed.ndjson --dry-run');
+    expect(plan.reset_event_subscriptions).toEqual([]);
+    for (const subscriber of subscribers) expect(await subscriber.read()).toMatchObject({ reset: false });
+    const report = await cli.json<Report>('replay subscribed.ndjson --yes');
+    expect(report.reset_event_subscriptions.sort()).toEqual(names.sort());
+    for (const subscriber of subscribers) {
+      const { cursor } = await subscriber.read();
+      expect(await subscriber.read()).toMatchObject({ reset: true });
+      expect(await subscriber.read({ after: cursor })).toMatchObject({ reset: false });
+    }
+    expect(await cli.ok('replay subscribed.ndjson --yes')).toContain('Compare what they know with the users here: ');
   });
 
   it('removes and demotes again, and closes every code that is older than the restore', async () => {

@@ -242,6 +242,12 @@ function addContradictions({ services, nodes }: RawMap, context: z.RefinementCtx
     });
     const credentials = targets.flatMap((target) => Object.values(toCredentialVariables(target)));
     const callsAuth = targets.includes(OWN_NAME);
+    if (raw.events && name === OWN_NAME) addIssue([name, 'events'], 'this service does not read its own events');
+    else if (raw.events && !callsAuth)
+      addIssue(
+        [name, 'events'],
+        `a service reads events with its credential for ${OWN_NAME}: add ${OWN_NAME} to its calls`,
+      );
     const taken = [...OWN_VARIABLES, ...credentials, ...(callsAuth ? VERIFIER_VARIABLES : [])];
     for (const [variable, value] of Object.entries(raw.urls)) {
       if (!Object.hasOwn(services, parsePlace(value).name))

@@ -6,7 +6,6 @@ import type { AuditEventName } from '../../foundation/common/security-events.js'
 import { Environment } from '../../foundation/config/environment.js';
 import { createFieldProblem, ProblemException, problems } from '../../foundation/problems/problems.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { isLiveAt } from '../keys/key-record.js';
 import { END_OF_SEAL, isAfter, ORIGIN, type EventPosition } from './event-cursor.js';
 import { EVENT_TYPES, type EventType } from './event-types.js';
 
@@ -41,7 +40,8 @@ const BEGINNING = `SELECT seal::float8, number FROM (
   ORDER BY seal DESC, number DESC LIMIT 1`;
 const END = `SELECT seal::float8, ${END_OF_SEAL} AS number FROM event_position`;
 /** `$1`: service, `$2`: this service, at which the credential is valid. */
-const FIND_CREDENTIAL = `SELECT FROM app_credentials WHERE caller = $1 AND target = $2 AND ${isLiveAt('clock_timestamp()')}`;
+const FIND_CREDENTIAL = `SELECT FROM app_credentials WHERE caller = $1 AND target = $2
+  AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > clock_timestamp())`;
 const LOCK = `SELECT types, seal::float8, number FROM event_subscriptions WHERE service = $1 FOR UPDATE`;
 const INSERT = `INSERT INTO event_subscriptions (service, types, seal, number, origin, created_at, updated_at)
   SELECT $2::text, $1::text[], seal, number, ${ORIGIN}, clock_timestamp(), clock_timestamp()`;

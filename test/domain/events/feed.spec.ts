@@ -302,9 +302,12 @@ describe('/api/v0/admin/event-subscriptions/{service}', () => {
       expectProblem(await call, problems.notFound);
   });
 
-  it.each(['auth', 'AUTH', 'unknown'])('answers 400 to a subscription of %s, which reads no events here', async (name) => {
-    expectInvalid(await app.admin.put(`/event-subscriptions/${name}`, { types: ['user.deleted'] }), '/service');
-  });
+  it.each(['auth', 'AUTH', 'unknown'])(
+    'answers 400 to a subscription of %s, which reads no events here',
+    async (name) => {
+      expectInvalid(await app.admin.put(`/event-subscriptions/${name}`, { types: ['user.deleted'] }), '/service');
+    },
+  );
 
   it('answers 400 to a subscription of a service whose credential is for another service, or is revoked', async () => {
     const [other, revoked] = [await app.service(undefined, 'ocr'), await app.service(undefined, 'auth')];

@@ -1,0 +1,85 @@
+import { Subscriber, tell, type Told } from '../domain/events/subscriber.js';
+import { useCli } from '../support/cli.js';
+import { useApp } from '../support/use-app.js';
+
+describe('platform-auth events', () => {
+  const app = useApp();
+  const cli = useCli(app);
+
+  const deleteUser = async (): Promise<string> => {
+    const { id } = await app.user();
+    await app.admin.delete(`/users/${id}`).expect(204);
+    await tell(app);
+    return id;
+  };
+  const listSubjects = (events: readonly Told[]): string[] => events.map(({ subject }) => subject.id);
+  const listServices = async () => (await cli.json<{ items: { service: string }[] }>('events list')).items;
+
+  it('list shows how far each service is, and the oldest event that it has not acknowledged', async () => {
+    const [behind, done] = [await Subscriber.to(app, ['user.deleted']), await Subscriber.to(app, ['app.revoked'])];
+    const ids = [await deleteUser(), await deleteUser()];
+    const items = await listServices();
+    expect(items.find(({ service }) => service === behind.name)).toMatchObject({
+      types: ['user.deleted'],
+      unread: 2,
+      unread_deletions: 2,
+      last_polled_at: null,
+      oldest_unread: { type: 'user.deleted', subject: ids[0] },
+    });
+    expect(items.find(({ service }) => service === done.name)).toMatchObject({ unread: 0, oldest_unread: null });
+    const lines = (await cli.ok('events list')).split('\n');
+    expect(lines.find((line) => line.includes(behind.name))).toMatch(/ 2 +│ 2 +│ user\.deleted │/);
+  });
+
+  it('tail lists the oldest unread events in the order in which the service reads them', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const ids = [await deleteUser(), await deleteUser(), await deleteUser()];
+    type Unread = { items: { id: string; subject: string }[] };
+    const { items } = await cli.json<Unread>(`events tail ${subscriber.name}`);
+    expect(items.map(({ subject }) => subject)).toEqual(ids);
+    const { events } = await subscriber.read();
+    expect(items.map(({ id }) => id)).toEqual(events.map(({ id }) => id));
+    await subscriber.read({ after: events[0]!.cursor });
+    const shown = await cli.ok(`events tail ${subscriber.name} --limit 1`);
+    expect(ids.filter((id) => shown.includes(id))).toEqual([ids[1]]);
+  });
+
+  it('rewind lets a service read again what happened since a moment, or all that is kept', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const ids = [await deleteUser(), await deleteUser()];
+    const { events } = await subscriber.read();
+    await subscriber.read({ after: events[1]!.cursor });
+    const age = `UPDATE events SET time = now() - interval '2 hours' WHERE subject <> $1`;
+    await app.database.query(age, [ids[1]]);
+    const hourAgo = new Date(Date.now() - 3_600_000).toISOString();
+    expect(await cli.ok(`events rewind ${subscriber.name} --to ${hourAgo}`)).toBe(`${subscriber.name} reads again.\n`);
+    expect(listSubjects((await subscriber.read()).events)).toEqual([ids[1]]);
+    expect(await cli.json(`events rewind ${subscriber.name}`)).toEqual({ service: subscriber.name, rewound: true });
+    expect(listSubjects((await subscriber.read({ limit: 500 })).events)).toEqual(expect.arrayContaining(ids));
+    expect((await cli.run(`events rewind ${subscriber.name} --to yesterday`)).code).toBe(2);
+  });
+
+  it('skip passes over one event, or all, and only when it is confirmed', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const ids = [await deleteUser(), await deleteUser(), await deleteUser()];
+    expect(await cli.fails(`events skip ${subscriber.name}`)).toContain('does not get this event then.');
+    expect(listSubjects((await subscriber.read()).events)).toEqual(ids);
+    await cli.ok(`events skip ${subscriber.name} --yes`);
+    expect(listSubjects((await subscriber.read()).events)).toEqual(ids.slice(1));
+    await cli.ok(`events skip ${subscriber.name} --every --yes`);
+    expect((await subscriber.read()).events).toEqual([]);
+  });
+
+  it.each(['tail', 'rewind', 'skip --yes'])('%s names a service without a subscription as not found', async (words) => {
+    const [command, ...options] = words.split(' ');
+    expect(await cli.fails('events', command!, 'unknown', ...options)).toMatch(/not found|no such/i);
+  });
+
+  it('are refused to an operator without the scope apps, who may read', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const reader = await app.operator(['read']);
+    const asReader = cli.with({ ADMIN_API_KEY: reader.key });
+    expect(await asReader.ok('events list')).toContain(subscriber.name);
+    expect(await asReader.fails(`events rewind ${subscriber.name}`)).toMatch(/apps/);
+  });
+});
