@@ -20,7 +20,10 @@ const MAP = {
   },
 };
 type RawMap = Readonly<{
-  services: Record<string, { url: string; calls?: unknown; namespace?: string; events?: readonly string[] | undefined }>;
+  services: Record<
+    string,
+    { url: string; calls?: unknown; namespace?: string; events?: readonly string[] | undefined }
+  >;
 }>;
 interface Document {
   readonly service: string;
