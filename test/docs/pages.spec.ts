@@ -19,7 +19,7 @@ const PAGES = [
       (name) => `${folder}/${name}`,
     ),
   ),
-].filter((name) => name.endsWith('.md') && !name.includes('node_modules') && name !== 'CHANGELOG.md');
+].filter((name) => name.endsWith('.md') && !/node_modules|\.venv/.test(name) && name !== 'CHANGELOG.md');
 const FENCED = /^ *```[^]*?^ *```$/gm;
 /** A line that cannot be broken: a single word, link or piece of code. */
 const UNBREAKABLE = /^\s*(?:[-*] |\d+\. )?\(?(?:`[^`]+`|\[[^\]]+\]\S+|\S+)[^\s`]*$/;
