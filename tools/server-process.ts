@@ -16,8 +16,8 @@ export interface ServerOptions {
   readonly cleanup: Cleanup;
   /** The program that runs the script; by default this Node.js. */
   readonly program?: string;
-  /** The compiled program. */
-  readonly script: string;
+  /** The compiled program; left out where `program` needs none. */
+  readonly script?: string;
   readonly words?: readonly string[];
   /** Flags of Node.js, or of the other program. */
   readonly flags?: readonly string[];
@@ -47,7 +47,7 @@ export class ServerProcess {
 
   /** Resolves when the server is ready. @throws when it exits or takes too long */
   async start(): Promise<this> {
-    const { script, words = [], isReady = isResponding } = this.options;
+    const { program = process.execPath, script = program, words = [], isReady = isResponding } = this.options;
     const closed = this.launch();
     const what = [script, ...words].join(' ');
     for (const deadline = performance.now() + START_TIMEOUT_MS; !(await isReady(this.url));) {
@@ -77,7 +77,7 @@ export class ServerProcess {
       onLine,
     } = this.options;
     cleanup.assertOpen();
-    const child = spawn(program, [...flags, script, ...words], {
+    const child = spawn(program, [...flags, ...(script === undefined ? [] : [script]), ...words], {
       cwd,
       env: { PATH: process.env.PATH, ...variables, PORT: String(this.port) },
       // The log goes into a pipe that is read, as in production.

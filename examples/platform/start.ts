@@ -1,6 +1,6 @@
-// Starts a small platform: this service, recipes (TypeScript) and ocr (Python), which embed a verifier, with keys and files
-// of `platform-auth init`. Prints what to try, and stops and removes everything on Ctrl-C. README.md shows it.
-import { mkdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+// Starts a small platform: this service, recipes (TypeScript), ocr (Python) and documents (Go), which embed a verifier, with
+// keys and files of `platform-auth init`. Prints what to try, and stops and removes everything on Ctrl-C. README.md shows it.
+import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
 import { parseArgs } from 'node:util';
 import { parse as parseVariables } from 'dotenv';
@@ -13,13 +13,14 @@ import { isResponding, isHealthy, ServerProcess, type ServerOptions } from '../.
 import { SERVICE_FLAGS, SERVICE_SCRIPT } from '../../tools/service.js';
 import { runChild } from './child.js';
 import { describeCommands, HOUSEHOLD, NEIGHBOUR, USER } from './commands.js';
+import { buildDocuments } from './go.js';
 import { CLI, EXAMPLE, ExampleError, toPath } from './paths.js';
 import { portOf, prepareFolder, type Platform } from './platform-folder.js';
 import { preparePython } from './python.js';
 
 const USAGE = `Usage: npm run example -- [--without-python] [--free-ports]
 
---without-python  leave out ocr, the Python service
+--without-python  leave out ocr, the Python service, and documents, which only ocr calls
 --free-ports      listen on ports that are free, not on those of ${EXAMPLE}/platform.yaml`;
 const COMMAND_TIMEOUT_MS = 60_000;
 const BUILD_TIMEOUT_MS = 120_000;
@@ -38,14 +39,17 @@ async function start(cleanup: Cleanup): Promise<void> {
   const python = options['without-python'] ? undefined : preparePython();
   const platform = await prepareFolder(cleanup, options['free-ports']);
   await linkVerifier(cleanup);
+  const documents = python && buildDocuments(platform.folder, say);
   await makeKeys(platform);
   const servers = [await startAuth(platform), await startRecipes(platform)];
   if (python !== undefined) servers.push(await startOcr(platform, python));
+  if (documents !== undefined) servers.push(await startService(platform, 'documents', { program: documents }));
   if (python !== undefined) say(await runCli(platform, ['doctor', ...describePlace(platform)]));
   const nodeId = await registerCallers(platform);
   const { OCR_APP_ID: appId = '' } = readEnv(platform, 'recipes');
   const { urls, folder } = platform;
-  say(`\n${describeCommands({ urls, folder, nodeId, appId, hasPython: python !== undefined })}`);
+  const has = { hasPython: python !== undefined, hasGo: documents !== undefined };
+  say(`\n${describeCommands({ urls, folder, nodeId, appId, ...has })}`);
   say('\nReady. Stop everything with Ctrl-C.');
   const ended = await Promise.race(servers.map(async (server) => [server.url, await server.exited()]));
   cleanup.assertOpen();
@@ -66,8 +70,11 @@ async function linkVerifier(cleanup: Cleanup): Promise<void> {
 
 async function makeKeys(platform: Platform): Promise<void> {
   say('Starting a PostgreSQL …');
-  const { cleanup } = platform;
+  const { cleanup, folder } = platform;
   const postgres = await startPostgres({ cleanup, purpose: 'example', settings: UNSAFE });
+  // Tokens for users need it. The default, HS256, would let each service that verifies tokens sign one.
+  mkdirSync(toPath(folder, 'env'), { mode: 0o700 });
+  writeFileSync(toPath(folder, 'env/auth.env'), 'ACCESS_TOKEN_ALGORITHM=ES256\n', { mode: 0o600 });
   const words = ['init', ...describePlace(platform)];
   say(`platform-auth ${words.join(' ')}`);
   say(await runCli(platform, words, { variables: { DATABASE_URL: postgres.url() } }));

@@ -1,4 +1,5 @@
 import { execFile, spawn, type ChildProcessByStdio } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { promisify } from 'node:util';
@@ -83,6 +84,12 @@ export class Example {
     const { stdout } = await run('ps', ['-eo', 'pgid=,stat=,args=']);
     const lines = stdout.split('\n').map((line) => line.trim());
     return lines.filter((line) => line.startsWith(`${this.id} `) && !/^\d+ +Z/.test(line));
+  }
+
+  /** A file that the start has made, by its path in the folder of this run. */
+  readFile(name: string): string {
+    const [, folder = ''] = /^ *\. (\S+)\/camera\.env$/m.exec(this.output) ?? [];
+    return readFileSync(`${folder}/${name}`, 'utf8');
   }
 
   /** The commands below a heading, as printed. */

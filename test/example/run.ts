@@ -1,17 +1,22 @@
 // Runs examples/platform by its one command, types what it prints, revokes through the command line while callers go on, and
-// checks that nothing remains. Needs Python 3.11 with venv, a package index, bash, curl and ps. The last line counts.
+// checks that nothing remains. Needs Python 3.11 with venv, a package index, bash, curl and ps, and Go for one of the
+// services. The last line counts.
 import { deepStrictEqual, match, ok } from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, readdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { untilVerdict } from '../../tools/repeat-while.js';
 import { isResponding } from '../../tools/server-process.js';
+import { checkActingForUsers } from './acting-for-users.js';
 import { Example } from './example.js';
 import { watchRevocation, type Verdict } from './watch.js';
 
 const RUN_FOLDER = 'examples/platform/.run';
 const NO_PYTHON = { PYTHON: '/nonexistent/python3' };
+/** Go ends at once with it. */
+const NO_GO = { GOROOT: '/nonexistent' };
 const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
 const ASK = {
   first: 'In another terminal, first:',
@@ -20,6 +25,7 @@ const ASK = {
   camera: 'A node calls recipes:',
   member: 'A user commands a node of their household:',
   neighbour: 'A user of another household is refused:',
+  favourite: 'The neighbour has a favourite recipe, which recipes keeps:',
   app: 'A user calls recipes (TypeScript), which calls ocr (Python) with its own key:',
 };
 const REVOKE = {
@@ -28,9 +34,11 @@ const REVOKE = {
   node: 'Revoke the node:',
   app: 'Revoke the key with which recipes calls ocr:',
   user: 'End the sessions of the user:',
+  neighbour: 'Delete the neighbour (a few seconds later recipes says here what it has deleted):',
 };
-/** SECRET_KEY, MASTER_KEY, ADMIN_API_KEY, four app keys and the node's key. */
-const MIN_SECRETS = 8;
+/** SECRET_KEY, MASTER_KEY, AUDIT_SEAL_KEY, ADMIN_API_KEY, six app keys and the node's key. */
+const MIN_SECRETS = 11;
+const hasGo = spawnSync('go', ['version']).status === 0;
 const checks = new Checks();
 
 /** Runs a task with an example, and leaves no process of it behind. */
@@ -70,7 +78,7 @@ async function call(url: string, headers: Readonly<Record<string, string>>, init
   const response = await untilVerdict(() => fetch(url, { ...init, headers }));
   const text = await response.text();
   if (response.status === 200) return 'accepted';
-  const isRefused = [401, 404].includes(response.status) || text.includes('ocr answered 401 to the key of recipes');
+  const isRefused = [401, 404].includes(response.status) || text.includes('ocr answered 401 to recipes');
   return isRefused ? 'refused' : `strange: ${response.status} ${text}`;
 }
 
@@ -89,6 +97,8 @@ async function checkCalls(example: Example): Promise<void> {
     deepStrictEqual(await json(ASK.app), { asked_by: 'recipes', languages: ['de', 'en'] }),
   );
   await checkHousehold(example);
+  if (hasGo) await checkActingForUsers(checks, example);
+  else checks.skip('services that act for users', 'there is no Go for the last one');
   await checks.run('the keys come from init, and doctor finds no problem', () => {
     match(example.output, /│ recipes +│ ocr +│ issue/);
     ok(example.lines.includes('No problems found.'));
@@ -103,6 +113,15 @@ async function checkHousehold(example: Example): Promise<void> {
   await checks.run('a user commands a node of their household, and is refused the node of another', () => {
     deepStrictEqual(photo, { photo_of: camera?.camera, taken_by: 'alice@example.org' });
     deepStrictEqual([refusal?.status, refusal?.code], [404, 'not_found']);
+  });
+}
+
+async function checkDeletion(example: Example): Promise<void> {
+  await checks.run('recipes deletes what it knows of a user who was deleted', async () => {
+    const answer: unknown = JSON.parse(await example.types(ASK.first, ASK.favourite));
+    deepStrictEqual(answer, { favourites: ['pancakes'] });
+    await example.types(REVOKE.first, REVOKE.neighbour);
+    await example.prints(/^recipes: Deleted the favourites of user [\da-f-]{36}\.$/);
   });
 }
 
@@ -131,21 +150,16 @@ async function checkRefusals(example: Example): Promise<void> {
   );
 }
 
-function readFiles(example: Example): string[] {
-  const [, folder = ''] = /^ *\. (\S+)\/camera\.env$/m.exec(example.output) ?? [];
-  const names = ['env/auth.env', 'env/recipes.env', 'env/ocr.env', 'camera.env'];
-  return names.map((name) => readFileSync(`${folder}/${name}`, 'utf8'));
-}
-
 /** @returns every key in the files of the services and of the node */
 function readSecrets(example: Example): string[] {
-  return readFiles(example).flatMap((text) => [...text.matchAll(/_KEY=(.+)$/gm)].map(([, key = '']) => key));
+  const files = ['env/auth.env', 'env/recipes.env', 'env/ocr.env', 'env/documents.env', 'camera.env'];
+  const text = files.map((name) => example.readFile(name)).join('\n');
+  return [...text.matchAll(/_KEY=(.+)$/gm)].map(([, key = '']) => key);
 }
 
 /** @returns the address of the example's PostgreSQL */
 function readDatabaseUrl(example: Example): string {
-  const [auth = ''] = readFiles(example);
-  const [, url = ''] = /^DATABASE_URL=(.+)$/m.exec(auth) ?? [];
+  const [, url = ''] = /^DATABASE_URL=(.+)$/m.exec(example.readFile('env/auth.env')) ?? [];
   return `http://${new URL(url).host}`;
 }
 
@@ -154,8 +168,11 @@ async function checkWhole(cleanup: Cleanup, before: readonly string[]): Promise<
     await example.prints(/^Ready\./);
     await checkCalls(example);
     await checkRefusals(example);
+    await checkDeletion(example);
     const secrets = readSecrets(example);
-    const services = ['AUTH_URL', 'RECIPES_URL', 'OCR_URL'].map((name) => example.reads(name, ASK.first));
+    const services = ['AUTH_URL', 'RECIPES_URL', 'OCR_URL', 'DOCUMENTS_URL'].map((name) =>
+      example.reads(name, ASK.first),
+    );
     const urls = [...(await Promise.all(services)), readDatabaseUrl(example)];
     await checks.run('Ctrl-C stops every process and removes keys and data', async () => {
       await example.interrupt();
@@ -180,6 +197,21 @@ async function checkInterruptedStart(cleanup: Cleanup, before: readonly string[]
   );
 }
 
+async function checkWithoutGo(cleanup: Cleanup): Promise<void> {
+  await checks.run('runs without Go, and says why a service is left out', () =>
+    withExample({ cleanup, words: [], variables: NO_GO }, async (example) => {
+      await example.prints(/^Ready\./);
+      match(example.output, /^The service documents is left out, because it cannot be compiled.* go /m);
+      ok(!example.output.includes('documents (Go)'));
+      deepStrictEqual(JSON.parse(await example.types(ASK.first, ASK.app)), {
+        asked_by: 'recipes',
+        languages: ['de', 'en'],
+      });
+      await example.interrupt();
+    }),
+  );
+}
+
 async function checkWithoutPython(cleanup: Cleanup): Promise<void> {
   await checks.run('runs without Python when it is told so', () =>
     withExample({ cleanup, words: ['--without-python'], variables: NO_PYTHON }, async (example) => {
@@ -197,5 +229,6 @@ await checks.around(async (cleanup) => {
   await checkMissingPython(cleanup);
   await checkWhole(cleanup, before);
   await checkInterruptedStart(cleanup, before);
+  await checkWithoutGo(cleanup);
   await checkWithoutPython(cleanup);
 });

@@ -1,8 +1,9 @@
-// A service that keeps recipes: users read them, ocr adds drafts, and a camera in the kitchen takes photos for the people of
-// its household. Its environment is the file that `init` wrote.
-import express from 'express';
-import { Verifier } from '@platform-auth/verifier';
+// A service that keeps recipes: users read them, ocr adds drafts and reads photos for a user, and a camera in the kitchen
+// takes photos for the people of its household. Its environment is the file that `init` wrote.
+import express, { type NextFunction, type Request, type Response } from 'express';
+import { VerificationError, Verifier } from '@platform-auth/verifier';
 import { getPrincipal, requireApp, requireMember, requireNode, requireUser } from '@platform-auth/verifier/express';
+import { favourites, followDeletions } from './favourites.js';
 
 const TIMEOUT_MS = 5_000;
 const { PORT, OCR_URL = '', OCR_APP_ID = '', OCR_APP_KEY = '' } = process.env;
@@ -18,6 +19,16 @@ app.get(
   requireUser(auth).handle((request, response) => response.json({ reader: request.auth.email, drafts })),
 );
 
+app.put(
+  '/favourites/:recipe',
+  requireUser(auth).handle((request, response) => {
+    const { userId } = request.auth;
+    const mine = new Set(favourites.get(userId)).add(String(request.params.recipe));
+    favourites.set(userId, mine);
+    response.json({ favourites: [...mine] });
+  }),
+);
+
 app.post('/drafts', requireApp(auth), express.json(), (request, response) => {
   const { text } = request.body as { text: string };
   drafts.push({ from: getPrincipal(request, 'app').caller, text });
@@ -25,13 +36,21 @@ app.post('/drafts', requireApp(auth), express.json(), (request, response) => {
 });
 
 app.get('/languages', requireUser(auth), async (request, response) => {
-  const headers = { 'X-Platform-App-Id': OCR_APP_ID, 'X-Platform-App-Key': OCR_APP_KEY };
-  const answer = await fetch(`${OCR_URL}/languages`, { headers, signal: AbortSignal.timeout(TIMEOUT_MS) }).catch(
-    () => undefined,
-  );
-  if (answer?.ok) response.json(await answer.json());
-  else response.status(502).json({ error: `ocr answered ${answer?.status ?? 'nothing'} to the key of recipes` });
+  await sendAnswer(response, '/languages', { 'X-Platform-App-Id': OCR_APP_ID, 'X-Platform-App-Key': OCR_APP_KEY });
 });
+
+// With the user's own token ocr could do at every service what the user can; with this one it can read texts.
+app.get('/texts/latest', requireUser(auth), async (request, response) => {
+  const token = await auth.tokenFor(request, 'ocr', { scope: 'texts:read' });
+  await sendAnswer(response, '/texts/latest', { Authorization: `Bearer ${token}` });
+});
+
+async function sendAnswer(response: Response, path: string, headers: Record<string, string>): Promise<void> {
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  const answer = await fetch(OCR_URL + path, { headers, signal }).catch(() => undefined);
+  if (answer?.ok) response.json(await answer.json());
+  else response.status(502).json({ error: `ocr answered ${answer?.status ?? 'nothing'} to recipes` });
+}
 
 app.put(
   '/camera',
@@ -50,4 +69,15 @@ app.post(
   ),
 );
 
+// What `tokenFor` throws: 401 when the token of the user has ended, else 503.
+app.use((error: unknown, _request: Request, response: Response, next: NextFunction) => {
+  if (error instanceof VerificationError) {
+    const { status, headers, body } = error.toResponse();
+    response.status(status).set(headers).json(body);
+  } else {
+    next(error);
+  }
+});
+
 app.listen(Number(PORT), '127.0.0.1');
+void followDeletions(auth);
