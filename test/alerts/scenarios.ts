@@ -43,6 +43,8 @@ const requests = toSeries('http_requests_total', { route: VALIDATE_NODE, method:
 const failures = 'http_failures_total{status="503"}';
 const failedLogins = 'flow_refusals_total{event="user.login.failed",reason="wrong_password"}';
 const reusedCodes = 'flow_refusals_total{event="node.enrolment.reused",reason="reused"}';
+const refusedTargets = 'flow_refusals_total{event="token.exchange.refused",reason="target"}';
+const endedTokens = 'flow_refusals_total{event="token.exchange.refused",reason="subject_token"}';
 const revokedKeys = 'verdicts_total{door="node",reason="revoked"}';
 const copiedPasskeys = 'flow_refusals_total{event="user.second_factor.failed",reason="counter_not_increased"}';
 const sent = 'mails_total{kind="password_reset",outcome="sent"}';
@@ -117,6 +119,17 @@ const COURSES: Readonly<Record<string, readonly Course[]>> = {
       fires: 17,
       labels: { door: 'node', reason: 'revoked' },
     },
+  ],
+  PlatformAuthExchangesRefused: [
+    {
+      does: 'fires while a service asks for a target that the map does not allow',
+      series: { [refusedTargets]: growing(0.1) },
+      silent: 14,
+      fires: 17,
+      labels: { reason: 'target' },
+    },
+    { does: 'ignores tokens of users that have ended', series: { [endedTokens]: growing(1) }, silent: 30 },
+    { does: 'ignores a single mistake', series: { [refusedTargets]: '0+0x40 1+0x200' }, silent: 30 },
   ],
   PlatformAuthValidationsSlow: [
     {
