@@ -6,7 +6,7 @@ import type { RefusalReason } from '../../foundation/common/security-events.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { DELEGATION_ISSUER_DETAIL, isDelegationIssuer } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
-import { Database } from '../../foundation/database/database.js';
+import { batchReads, Database } from '../../foundation/database/database.js';
 import { MetricsRegistry, PREFIX } from '../../foundation/metrics/metrics-registry.js';
 import { createFieldProblem, ProblemException, problems, type Problem } from '../../foundation/problems/problems.js';
 import { withAuditEvent } from '../audit/audit-events.js';
@@ -20,10 +20,11 @@ import { toAct, DELEGATED_TTL_SECONDS, DelegatedDoor, MAX_LINKS } from './delega
 /** The recorded last use of a pair may be this old, so that most exchanges write nothing. */
 const USE_INTERVAL_MS = 60 * 60_000;
 
-const READ_PAIR = {
-  name: 'app_credentials_read_pair_for_users',
-  text: `SELECT id, scopes, expires_at, for_users_used_at, for_users_epoch FROM app_credentials
-    WHERE caller = $1 AND target = $2 AND for_users AND ${isLiveAt('$3::timestamptz')}`,
+const READ_PAIRS = {
+  name: 'app_credentials_read_pairs_for_users',
+  text: `SELECT id, caller, target, scopes, expires_at, for_users_used_at, for_users_epoch FROM app_credentials
+    WHERE (caller, target) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+      AND for_users AND ${isLiveAt('$3::timestamptz')}`,
 };
 
 const RECORD_FIRST_USE = withAuditEvent({
@@ -39,7 +40,12 @@ const HAS_PAIRS_FOR_USERS = {
   text: 'SELECT 1 FROM app_credentials WHERE for_users AND revoked_at IS NULL LIMIT 1',
 };
 
-interface PairForUsers {
+interface NamedPair {
+  readonly caller: string;
+  readonly target: string;
+}
+
+interface PairForUsers extends NamedPair {
   readonly id: string;
   readonly scopes: readonly string[];
   readonly expires_at: Date | null;
@@ -66,6 +72,7 @@ interface ExchangedToken {
 @Injectable()
 export class TokenExchangeService implements OnModuleInit {
   private readonly exchanges;
+  private readonly findPair = batchReads<NamedPair, PairForUsers>((asked) => this.readPairs(asked));
 
   constructor(
     private readonly door: DelegatedDoor,
@@ -101,7 +108,7 @@ export class TokenExchangeService implements OnModuleInit {
       this.createExchangeRefusal(problem, reason, caller, actor);
     const [subject, pair] = await Promise.all([
       this.findSubject(asked.subjectToken, caller.caller),
-      this.database.row<PairForUsers>(READ_PAIR, [caller.caller, audience, clock.now()]),
+      this.findPair({ caller: caller.caller, target: audience }),
     ]);
     if (!subject) throw refuse(problems.invalidSubjectToken, 'subject_token');
     if (!pair || audience === environment.serviceName) throw refuse(problems.invalidTarget, 'target');
@@ -131,6 +138,14 @@ export class TokenExchangeService implements OnModuleInit {
     // Refusals are counted by reason: a pair that does not exist must not become a series.
     this.exchanges.inc({ caller: caller.caller, target: audience });
     return { accessToken, ttlSeconds: exp - issuedAt, scopes };
+  }
+
+  private async readPairs(asked: readonly NamedPair[]): Promise<(PairForUsers | undefined)[]> {
+    const [callers, targets] = [asked.map(({ caller }) => caller), asked.map(({ target }) => target)];
+    const rows = await this.database.rows<PairForUsers>(READ_PAIRS, [callers, targets, this.clock.now()]);
+    const toKey = ({ caller, target }: NamedPair): string => `${caller} ${target}`;
+    const found = new Map(rows.map((row) => [toKey(row), row]));
+    return asked.map((pair) => found.get(toKey(pair)));
   }
 
   /** @returns undefined for a token that is not valid, or was issued for another caller */

@@ -123,6 +123,20 @@ describe('tokens for users at the next service (RFC 8693)', () => {
       await call.send({ ...form, audience: second.name }).expect(200);
     });
 
+    it('answers concurrent calls each by its own pair', async () => {
+      const [first, second, third, fourth] = callers();
+      const calls = [
+        [first, second],
+        [third, fourth],
+        [first, second],
+        [first, fourth],
+      ] as const;
+      const answers = await Promise.all(calls.map(([caller, target]) => caller.ask(tokens.access_token, target.name)));
+      const pairs = answers.slice(0, 3).map(({ body }) => decodeJwt((body as Fields).access_token as string).client_id);
+      expect(pairs).toEqual(calls.slice(0, 3).map(([caller, target]) => caller.pairs.get(target.name)));
+      expectOAuthError(answers[3]!, 'invalid_target', problems.invalidTarget);
+    });
+
     it('never lives longer than the subject token, also of a delegated one', async () => {
       const [first, second, third] = callers();
       const { exp } = decodeJwt(tokens.access_token);
