@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os';
 import { z } from 'zod';
 import { ApiClient } from '../tools/api-client.js';
 import { withClient } from '../tools/postgres.js';
+import { listExchanges } from './exchanges.js';
 import { itemOf, createHttpContestant, createOwnRequests } from './loads.js';
 import { createLoginFlood } from './login-flood.js';
 import type { Contestant, Load } from './measure.js';
@@ -28,6 +29,7 @@ export async function makeContestants(
   for (const [name, make] of [
     ...listServers(setting),
     ...listRoutes(setting),
+    ...listExchanges(setting),
     ...listVerifiers(setting),
     ...listPythonVerifiers(setting),
   ])

@@ -35,6 +35,14 @@ const TARGETS: readonly Wanted[] = [
   ratio(NAMES.users, NAMES.usersAlone, 'cpu', '× the CPU of its statements and signature', { most: 1.5 }),
   ratio(NAMES.refresh, NAMES.refreshAlone, 'cpu', '× the CPU of its statements and signatures', { most: 1.5 }),
   ratio(NAMES.login, NAMES.bcrypt, 'throughput', 'of raw bcrypt', { least: 0.95 }),
+  {
+    name: NAMES.exchange,
+    unit: '× the CPU of two validate-user and a signature',
+    bound: { most: 1 },
+    read: (results) =>
+      readFigure(results, NAMES.exchange, 'cpu') /
+      (2 * readFigure(results, NAMES.validateUser, 'cpu') + readFigure(results, NAMES.signature, 'cpu')),
+  },
   own(NAMES.login, 'p99Ratio', "× a validation stream's quiet p99, during the flood", { most: 3 }),
   own(NAMES.login, 'delayMs', 'ms: the longest delay of the event loop', { most: 20 }),
   rate(NAMES.key, NAMES.bareKey, 'of the bare work, by CPU', { least: 0.5 }),

@@ -1,8 +1,8 @@
 // What a verifier costs, without a server or a load generator, in a process that takes orders over IPC (work-
 // messages.ts).
-import { timingSafeEqual } from 'node:crypto';
+import { createPrivateKey, sign, timingSafeEqual } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { exportJWK, generateKeyPair, importJWK, jwtVerify, SignJWT } from 'jose';
+import { exportJWK, exportPKCS8, generateKeyPair, importJWK, jwtVerify, SignJWT } from 'jose';
 import { UnavailableError } from '../clients/typescript/src/errors.js';
 import { toSettings } from '../clients/typescript/src/options.js';
 import type { PresentedRequest } from '../clients/typescript/src/presented-request.js';
@@ -15,6 +15,8 @@ import type { OwnKey, WorkTask } from './work-messages.js';
 
 /** The loop yields after this many, so that the verifier can poll. */
 const BATCH = 200;
+/** About the length of a delegated token without its signature. */
+const CLAIMS_BYTES = 700;
 
 /** Verifies the keys of nodes, one after the other. After the first question each is remembered. */
 export async function verifyRememberedKeys({ own, nodes }: WorkTask<'rememberedKey'>): Promise<Load> {
@@ -50,7 +52,7 @@ export function verifyBareKeys({ nodes }: WorkTask<'bareKey'>): Promise<Load> {
 export async function verifySignatures({ tokens }: WorkTask<'es256'>): Promise<Load> {
   const { privateKey, publicKey } = await generateKeyPair('ES256', { extractable: true });
   const key = await importJWK(await exportJWK(publicKey), 'ES256');
-  const sign = (sub: string): Promise<string> => {
+  const signToken = (sub: string): Promise<string> => {
     const claims = new SignJWT({ sub, sid: sub, email: `${sub}@example.org` });
     return claims
       .setProtectedHeader({ alg: 'ES256' })
@@ -59,9 +61,17 @@ export async function verifySignatures({ tokens }: WorkTask<'es256'>): Promise<L
       .setExpirationTime('1h')
       .sign(privateKey);
   };
-  const signed = await Promise.all(tokens.map((_token, index) => sign(`user-${index}`)));
+  const signed = await Promise.all(tokens.map((_token, index) => signToken(`user-${index}`)));
   const options = { algorithms: ['ES256'], issuer: 'platform-auth' };
   return repeatBatches(signed, (token) => jwtVerify(token, key, options), 1);
+}
+
+/** The signature of an exchange, by the service's own means. */
+export async function signClaims(): Promise<Load> {
+  const { privateKey: generated } = await generateKeyPair('ES256', { extractable: true });
+  const privateKey = createPrivateKey({ key: await exportPKCS8(generated), format: 'pem' });
+  const claims = Buffer.alloc(CLAIMS_BYTES, 'a');
+  return repeatBatches([claims], (text) => void sign('sha256', text, { key: privateKey, dsaEncoding: 'ieee-p1363' }));
 }
 
 function createVerifier({ url, appId, appKey, serviceName, secretKey }: OwnKey): VerifierCore {

@@ -25,6 +25,7 @@ export const workTasks = {
   rememberedToken: z.object({ own: ownKey, tokens: keys }),
   askingKey: z.object({ own: ownKey, nodes: keys }),
   es256: z.object({ tokens: keys }),
+  signature: z.object({}),
 };
 
 export type WorkKind = keyof typeof workTasks;

@@ -9,6 +9,7 @@ import { measureCpuSince, repeatConcurrently } from './loops.js';
 import type { Load } from './measure.js';
 import { INSERT_SESSION, POOL_SIZE, READ_LIVE_SESSION, READ_NODE, READ_USER } from './statements.js';
 import {
+  signClaims,
   verifyAskingEachTime,
   verifyBareKeys,
   verifyRememberedKeys,
@@ -36,6 +37,7 @@ const kinds: Readonly<Record<string, (message: unknown) => Load | Promise<Load>>
   rememberedToken: (message) => verifyRememberedTokens(workTasks.rememberedToken.parse(message)),
   askingKey: (message) => verifyAskingEachTime(workTasks.askingKey.parse(message)),
   es256: (message) => verifySignatures(workTasks.es256.parse(message)),
+  signature: signClaims,
 };
 
 /** The read of validate-node, through the pool only. */
