@@ -270,4 +270,35 @@ describe.each([
     await app.admin.patch(`/users/${alice.id}`, { is_active: false }).expect(200);
     expect(await explain()).toEqual(refused('disabled', ...always));
   });
+
+  it('follows a chain of services, and names the link that is missing', async () => {
+    const [web, ocr, files] = ['web', 'ocr', 'files'].map((name) => `${name}-${randomUUID()}`) as [
+      string,
+      string,
+      string,
+    ];
+    const alice = await app.user();
+    await alice.logsIn();
+    for (const service of [web, ocr]) await app.service(service, 'auth');
+    const link = (caller: string, target: string) =>
+      app.admin.post('/app-credentials', { caller, target, scopes: ['pages:read'], for_users: true }).expect(201);
+    await link(web, files);
+    await link(ocr, files);
+    const explain = async (...via: string[]) =>
+      cli.json<{ reasons: { code: string; detail: string }[]; targets: { target: string }[] }>(
+        `explain user ${alice.email} --via ${via.join(',')}`,
+      );
+    const { reasons, targets } = await explain(web, ocr);
+    const details = reasons.slice(always.length).map(({ detail }) => detail);
+    expect(details).toEqual([expect.stringContaining(`No live credential of ${web} for ${ocr} is for users.`)]);
+    expect(targets).toMatchObject([{ target: files }]);
+    await link(web, ocr);
+    expect((await explain(web, ocr)).reasons.map(({ code }) => code)).toEqual(always);
+    const long = await explain(web, ocr, web, ocr, web);
+    expect(long.reasons.map(({ code }) => code)).toContain('chain_too_long');
+    const said = await cli.ok(`explain user ${alice.email} --via ${web},${ocr}`);
+    expect(said).toContain(
+      `${web} → ${ocr} ${always.length === 0 ? 'may act for' : 'would get no token for'} ${alice.email} now`,
+    );
+  });
 });

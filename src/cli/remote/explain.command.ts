@@ -1,6 +1,7 @@
 import { Option, type Command } from 'commander';
 import * as z from 'zod';
 import { EXAMPLES } from '../../foundation/common/names.js';
+import { MAX_DELEGATION_LINKS } from '../../foundation/config/limits.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
 import { replaceControlCharacters } from '../tables.js';
 import type { AdminClient } from './admin-client.js';
@@ -51,10 +52,12 @@ export function addExplainCommands(root: Command): void {
   addRemote(explain, 'user <user>', ofUser, EXAMPLES.email)
     .option('--address <ip>', 'of the client (default: the latest ones of failed logins, and what holds for all)')
     .addOption(
-      new Option('--via <service>', 'why this service would get no token to act for the user').conflicts('address'),
+      new Option('--via <services>', 'why the last of these would get no token for the user: recipes, or recipes,ocr')
+        .argParser((text) => text.split(',').map((name) => name.trim()))
+        .conflicts('address'),
     )
     .answer(
-      async (client, user: string, { address, via }: { address?: string; via?: string }) =>
+      async (client, user: string, { address, via }: { address?: string; via?: readonly string[] }) =>
         via === undefined ? explainUser(client, user, address) : explainDelegation(client, user, via),
       (it, user) => ('via' in it ? formatDelegation(user, it) : formatUserExplanation(user, it)),
     );
@@ -129,12 +132,13 @@ async function countLiveSessions(client: AdminClient, id: string): Promise<numbe
   return sessions.filter(isLive).length;
 }
 
-/** Finds why a service would get no token to act for a user. The answer assumes that the user's request has reached it. */
-async function explainDelegation(client: AdminClient, user: string, via: string) {
+/**
+ * Finds why the last of these services would get no token to act for a user. The answer assumes that the user's request
+ * has reached the first one, which passes the user on to the next.
+ */
+async function explainDelegation(client: AdminClient, user: string, via: readonly string[]) {
   const found = await findUser(client, user);
   const liveSessions = found ? await countLiveSessions(client, found.id) : 0;
-  const credentials = await client.list<AppCredentialResponse>('/app-credentials', { caller: via, live: 'true' });
-  const pairs = credentials.filter(({ for_users }) => for_users);
   const { keys } = client.requireShape(jwks, await client.getOpen('/.well-known/jwks.json'));
   const reasons: Reason[] = [];
   if (!found) reasons.push(UNKNOWN_USER);
@@ -143,13 +147,15 @@ async function explainDelegation(client: AdminClient, user: string, via: string)
     reasons.push(createReason('no_session', 'The user has no live session. A login begins one.'));
   if (keys.length === 0)
     reasons.push(createReason('hs256', 'Access tokens are signed with HS256. The exchange needs ES256.'));
-  if (!credentials.some(({ target }) => target === OWN_NAME)) {
-    const detail = `${via} has no live credential for ${OWN_NAME}, with which it would ask for the token.`;
-    reasons.push(createReason('no_credential', detail));
+  if (via.length > MAX_DELEGATION_LINKS) {
+    const detail = `${MAX_DELEGATION_LINKS} services at most may pass a user on, one to the next.`;
+    reasons.push(createReason('chain_too_long', detail));
   }
-  if (pairs.length === 0) {
-    const detail = `No live credential of ${via} is for users. \`platform-auth apps update\` has --for-users.`;
-    reasons.push(createReason('no_pair_for_users', detail));
+  let pairs: AppCredentialResponse[] = [];
+  for (const [index, service] of via.entries()) {
+    const link = await explainLink(client, service, via[index + 1]);
+    reasons.push(...link.reasons);
+    ({ pairs } = link);
   }
   const targets = pairs.map(({ target, scopes, for_users_used_at }) => ({ target, scopes, for_users_used_at }));
   return {
@@ -160,6 +166,23 @@ async function explainDelegation(client: AdminClient, user: string, via: string)
     via,
     targets,
   };
+}
+
+/** @param target the next service of the chain; undefined: any service */
+async function explainLink(client: AdminClient, service: string, target: string | undefined) {
+  const credentials = await client.list<AppCredentialResponse>('/app-credentials', { caller: service, live: 'true' });
+  const pairs = credentials.filter((pair) => pair.for_users && (target === undefined || pair.target === target));
+  const reasons: Reason[] = [];
+  if (!credentials.some((credential) => credential.target === OWN_NAME)) {
+    const detail = `${service} has no live credential for ${OWN_NAME}, with which it would ask for the token.`;
+    reasons.push(createReason('no_credential', detail));
+  }
+  if (pairs.length === 0) {
+    const which = target === undefined ? '' : ` for ${target}`;
+    const detail = `No live credential of ${service}${which} is for users. \`platform-auth apps update\` has --for-users.`;
+    reasons.push(createReason('no_pair_for_users', detail));
+  }
+  return { pairs, reasons };
 }
 
 async function explainLogin(client: AdminClient, id: string, address: string | undefined) {
@@ -202,8 +225,9 @@ function formatUserExplanation(user: string, explanation: UserExplanation): stri
 
 function formatDelegation(user: string, explanation: Awaited<ReturnType<typeof explainDelegation>>): string {
   const { accepted_now, reasons, via, targets } = explanation;
+  const chain = via.join(' → ');
   const lines = [
-    accepted_now ? `${via} may act for ${user} now.` : `${via} would get no token for ${user} now:`,
+    accepted_now ? `${chain} may act for ${user} now.` : `${chain} would get no token for ${user} now:`,
     ...reasons.map(formatReason),
   ];
   for (const { target, scopes, for_users_used_at: usedAt } of targets) {

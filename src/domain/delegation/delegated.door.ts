@@ -9,13 +9,13 @@ import { Injectable } from '@nestjs/common';
 import { createRefusal, Doors } from '../../foundation/access/doors.js';
 import type { Delegation, DelegationLink, UserPrincipal } from '../../foundation/access/principals.js';
 import { isId } from '../../foundation/common/ids.js';
+import { MAX_DELEGATION_LINKS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { ANY_GIVEN_ID, Database, RowsById } from '../../foundation/database/database.js';
 import { AccessTokens, type ActClaim, type DelegatedClaims } from '../tokens/access-tokens.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { CLOCK_TOLERANCE_SECONDS } from '../tokens/user.door.js';
 
-export const MAX_LINKS = 4;
 export const DELEGATED_TTL_SECONDS = 5 * 60;
 
 const READ_PAIRS = {
@@ -107,7 +107,7 @@ function readChain({ act, epochs }: Partial<DelegatedClaims>): Delegation['chain
     const { sub: service, client_id: appId } = (next as Partial<ActClaim> | null) ?? {};
     const epoch = epochs?.[links.length];
     if (typeof service !== 'string' || typeof appId !== 'string' || epoch === undefined) return undefined;
-    if (links.length === MAX_LINKS) return undefined;
+    if (links.length === MAX_DELEGATION_LINKS) return undefined;
     links.push({ service, appId, epoch });
   }
   if (links.length !== epochs?.length) return undefined;

@@ -4,7 +4,7 @@ import type { Actor } from '../../foundation/access/actor.js';
 import type { AppPrincipal, Delegation, UserPrincipal } from '../../foundation/access/principals.js';
 import type { RefusalReason } from '../../foundation/common/security-events.js';
 import { Environment } from '../../foundation/config/environment.js';
-import { DELEGATION_ISSUER_DETAIL, isDelegationIssuer } from '../../foundation/config/limits.js';
+import { DELEGATION_ISSUER_DETAIL, isDelegationIssuer, MAX_DELEGATION_LINKS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { batchReads, Database } from '../../foundation/database/database.js';
 import { MetricsRegistry, PREFIX } from '../../foundation/metrics/metrics-registry.js';
@@ -15,7 +15,7 @@ import { CountedRefusals } from '../audit/counted-refusals.js';
 import { isLiveAt } from '../keys/key-record.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
 import { UserDoor } from '../tokens/user.door.js';
-import { toAct, DELEGATED_TTL_SECONDS, DelegatedDoor, MAX_LINKS } from './delegated.door.js';
+import { toAct, DELEGATED_TTL_SECONDS, DelegatedDoor } from './delegated.door.js';
 
 /** The recorded last use of a pair may be this old, so that most exchanges write nothing. */
 const USE_INTERVAL_MS = 60 * 60_000;
@@ -115,8 +115,8 @@ export class TokenExchangeService implements OnModuleInit {
     const scopes = asked.scopes ?? pair.scopes;
     if (!scopes.every((scope) => pair.scopes.includes(scope))) throw refuse(problems.invalidScope, 'scope');
     const earlier = subject.delegation?.chain ?? [];
-    if (earlier.length >= MAX_LINKS)
-      throw createFieldProblem('/subject_token', `has a chain of ${MAX_LINKS} links, which is the longest`);
+    if (earlier.length >= MAX_DELEGATION_LINKS)
+      throw createFieldProblem('/subject_token', `has a chain of ${MAX_DELEGATION_LINKS} links, which is the longest`);
     const link = { service: caller.caller, appId: pair.id, epoch: pair.for_users_epoch };
     const chain: Delegation['chain'] = [link, ...earlier];
     const issuedAt = Math.floor(clock.trustedNow().getTime() / 1_000);

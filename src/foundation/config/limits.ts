@@ -90,6 +90,8 @@ export const replacedSettings = ((globalThis as Record<symbol, unknown>)[REPLACE
 
 /** The issuer of delegated tokens is JWT_ISSUER and this, so that everything that does not know delegation refuses them. */
 export const DELEGATED_SUFFIX = '/delegated';
+/** How many services may pass a user on, one to the next. */
+export const MAX_DELEGATION_LINKS = 4;
 export const DELEGATION_ISSUER_DETAIL =
   'needs a JWT_ISSUER that ends neither in / nor in /delegated: the issuer of delegated tokens begins with it';
 
