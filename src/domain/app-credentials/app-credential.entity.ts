@@ -31,6 +31,6 @@ export class AppCredential extends KeyColumns {
   /** When such a token was last issued, to an hour. */
   @Column({ name: 'for_users_used_at', type: 'timestamptz', nullable: true }) forUsersUsedAt!: Date | null;
 
-  /** How often `forUsers` was turned on again; a trigger counts. Tokens for users of an earlier epoch are not valid. */
-  @Column({ name: 'for_users_epoch', type: 'integer', default: 0, update: false }) forUsersEpoch!: number;
+  /** How often `forUsers` was turned on again; a trigger counts. Tokens for users of an earlier revision are not valid. */
+  @Column({ name: 'for_users_revision', type: 'integer', default: 0, update: false }) forUsersRevision!: number;
 }

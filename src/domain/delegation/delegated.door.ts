@@ -2,8 +2,8 @@
  * Tokens with which one service calls another on behalf of a user (RFC 8693). Terms: the *chain* of a token names each
  * service that passed the user on, the caller first, with the pair (app credential) that allowed it; its *audience* is
  * the only service that may present it here. Invariant: a token is valid while its session lives and every pair of its
- * chain is live and for users, in the same epoch as when the token was issued. Nothing of this is cached, so a revocation
- * holds when its call has answered.
+ * chain is live and for users, of the same revision as when the token was issued. Nothing of this is cached, so a
+ * revocation holds when its call has answered.
  */
 import { Injectable } from '@nestjs/common';
 import { createRefusal, Doors } from '../../foundation/access/doors.js';
@@ -20,7 +20,7 @@ export const DELEGATED_TTL_SECONDS = 5 * 60;
 
 const READ_PAIRS = {
   name: 'app_credentials_read_for_users',
-  text: `SELECT id, caller, target, scopes, expires_at, for_users_epoch FROM app_credentials
+  text: `SELECT id, caller, target, scopes, expires_at, for_users_revision FROM app_credentials
     WHERE id = ${ANY_GIVEN_ID} AND revoked_at IS NULL AND for_users`,
 };
 
@@ -30,7 +30,7 @@ interface PairRow {
   readonly target: string;
   readonly scopes: readonly string[];
   readonly expires_at: Date | null;
-  readonly for_users_epoch: number;
+  readonly for_users_revision: number;
 }
 
 @Injectable()
@@ -93,24 +93,24 @@ export class DelegatedDoor {
       const target = index === 0 ? audience : chain[index - 1]?.service;
       const link = chain[index];
       const isOfLink = pair?.caller === link?.service && pair?.target === target;
-      const isOfEpoch = pair?.for_users_epoch === link?.epoch;
-      return pair !== undefined && isOfLink && isOfEpoch && (pair.expires_at === null || pair.expires_at > now);
+      const isOfRevision = pair?.for_users_revision === link?.revision;
+      return pair !== undefined && isOfLink && isOfRevision && (pair.expires_at === null || pair.expires_at > now);
     });
     return live.length === chain.length ? live : [];
   }
 }
 
-/** @returns the chain of `act`, the caller first; undefined when it is not one, or has another length than `epochs` */
-function readChain({ act, epochs }: Partial<DelegatedClaims>): Delegation['chain'] | undefined {
+/** @returns the chain of `act`, the caller first; undefined when it is not one, or has another length than `revisions` */
+function readChain({ act, revisions }: Partial<DelegatedClaims>): Delegation['chain'] | undefined {
   const links: DelegationLink[] = [];
   for (let next: ActClaim | undefined = act; next !== undefined; next = next.act) {
     const { sub: service, client_id: appId } = (next as Partial<ActClaim> | null) ?? {};
-    const epoch = epochs?.[links.length];
-    if (typeof service !== 'string' || typeof appId !== 'string' || epoch === undefined) return undefined;
+    const revision = revisions?.[links.length];
+    if (typeof service !== 'string' || typeof appId !== 'string' || revision === undefined) return undefined;
     if (links.length === MAX_DELEGATION_LINKS) return undefined;
-    links.push({ service, appId, epoch });
+    links.push({ service, appId, revision });
   }
-  if (links.length !== epochs?.length) return undefined;
+  if (links.length !== revisions?.length) return undefined;
   const [first, ...earlier] = links;
   return first && [first, ...earlier];
 }

@@ -22,7 +22,7 @@ const USE_INTERVAL_MS = 60 * 60_000;
 
 const READ_PAIRS = {
   name: 'app_credentials_read_pairs_for_users',
-  text: `SELECT id, caller, target, scopes, expires_at, for_users_used_at, for_users_epoch FROM app_credentials
+  text: `SELECT id, caller, target, scopes, expires_at, for_users_used_at, for_users_revision FROM app_credentials
     WHERE (caller, target) IN (SELECT * FROM unnest($1::text[], $2::text[]))
       AND for_users AND ${isLiveAt('$3::timestamptz')}`,
 };
@@ -50,7 +50,7 @@ interface PairForUsers extends NamedPair {
   readonly scopes: readonly string[];
   readonly expires_at: Date | null;
   readonly for_users_used_at: Date | null;
-  readonly for_users_epoch: number;
+  readonly for_users_revision: number;
 }
 
 interface AskedToken {
@@ -117,7 +117,7 @@ export class TokenExchangeService implements OnModuleInit {
     const earlier = subject.delegation?.chain ?? [];
     if (earlier.length >= MAX_DELEGATION_LINKS)
       throw createFieldProblem('/subject_token', `has a chain of ${MAX_DELEGATION_LINKS} links, which is the longest`);
-    const link = { service: caller.caller, appId: pair.id, epoch: pair.for_users_epoch };
+    const link = { service: caller.caller, appId: pair.id, revision: pair.for_users_revision };
     const chain: Delegation['chain'] = [link, ...earlier];
     const issuedAt = Math.floor(clock.trustedNow().getTime() / 1_000);
     const ends = [subject.expiresAt, pair.expires_at].flatMap((end) => (end ? Math.floor(end.getTime() / 1_000) : []));
@@ -129,7 +129,7 @@ export class TokenExchangeService implements OnModuleInit {
       aud: audience,
       client_id: pair.id,
       act: toAct(chain),
-      epochs: chain.map(({ epoch }) => epoch),
+      revisions: chain.map(({ revision }) => revision),
       scope: scopes.join(' '),
       iat: issuedAt,
       exp,

@@ -55,8 +55,8 @@ export interface DelegatedClaims extends Omit<AccessTokenClaims, 'email' | 'amr'
   readonly aud: string;
   readonly client_id: string;
   readonly act: ActClaim;
-  /** The epoch of the pair of each link of `act`, the caller first: a private claim, which only this service reads. */
-  readonly epochs: readonly number[];
+  /** The revision of the pair of each link of `act`, the caller first: a private claim, which only this service reads. */
+  readonly revisions: readonly number[];
   readonly scope: string;
 }
 

@@ -70,8 +70,8 @@ export interface UserPrincipal {
 export interface DelegationLink {
   readonly service: string;
   readonly appId: string;
-  /** How often the pair was made for users again when it allowed it. */
-  readonly epoch: number;
+  /** How often the pair was made for users again before it allowed this. */
+  readonly revision: number;
 }
 
 export interface Delegation {

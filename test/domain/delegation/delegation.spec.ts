@@ -108,7 +108,7 @@ describe('tokens for users at the next service (RFC 8693)', () => {
         aud: second.name,
         client_id: pair,
         act: { sub: first.name, client_id: pair },
-        epochs: [0],
+        revisions: [0],
         scope: SCOPES.join(' '),
         jti: expect.any(String) as string,
         iat: expect.any(Number) as number,
@@ -399,11 +399,11 @@ describe('tokens for users at the next service (RFC 8693)', () => {
     const FORGERIES: [string, (claims: Fields & { act: Fields & { act: Fields } }) => Fields][] = [
       [
         'another hop’s link',
-        (claims) => ({ ...claims, act: claims.act.act, client_id: claims.act.act.client_id, epochs: [0] }),
+        (claims) => ({ ...claims, act: claims.act.act, client_id: claims.act.act.client_id, revisions: [0] }),
       ],
-      ['another epoch of a pair', (claims) => ({ ...claims, epochs: [0, 1] })],
-      ['no epochs', (claims) => ({ ...claims, epochs: undefined })],
-      ['epochs that are null', (claims) => ({ ...claims, epochs: null })],
+      ['another revision of a pair', (claims) => ({ ...claims, revisions: [0, 1] })],
+      ['no revisions', (claims) => ({ ...claims, revisions: undefined })],
+      ['revisions that are null', (claims) => ({ ...claims, revisions: null })],
       ['no act', (claims) => ({ ...claims, act: undefined })],
       ['an act that is null', (claims) => ({ ...claims, act: null })],
       [
@@ -422,7 +422,7 @@ describe('tokens for users at the next service (RFC 8693)', () => {
         (claims) => {
           const lengthen = (act: Fields, links: number): Fields =>
             links === 0 ? act : { ...act, act: lengthen(act, links - 1) };
-          return { ...claims, act: lengthen(claims.act.act, 4), epochs: [0, 0, 0, 0, 0] };
+          return { ...claims, act: lengthen(claims.act.act, 4), revisions: [0, 0, 0, 0, 0] };
         },
       ],
     ];

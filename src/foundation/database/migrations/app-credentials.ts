@@ -32,7 +32,7 @@ export class CreateAppCredentials1795651200005 implements MigrationInterface {
         scope_uses              jsonb       NOT NULL DEFAULT '{}',
         for_users               boolean     NOT NULL DEFAULT false,
         for_users_used_at       timestamptz,
-        for_users_epoch         integer     NOT NULL DEFAULT 0,
+        for_users_revision      integer     NOT NULL DEFAULT 0,
         CONSTRAINT app_credentials_for_users_check CHECK (NOT for_users OR scopes IS NOT NULL)
       );
       CREATE UNIQUE INDEX app_credentials_live_pair_key ON app_credentials (caller, target) WHERE revoked_at IS NULL;
@@ -64,22 +64,22 @@ export class CreateAppCredentials1795651200005 implements MigrationInterface {
         'the caller gets tokens for users at the target (RFC 8693), with these scopes';
       COMMENT ON COLUMN app_credentials.for_users_used_at IS
         'when such a token was last issued, to an hour; does not evict the key from caches';
-      COMMENT ON COLUMN app_credentials.for_users_epoch IS
-        'how often for_users was turned on again: tokens for users of an earlier epoch are not valid';
+      COMMENT ON COLUMN app_credentials.for_users_revision IS
+        'how often for_users was turned on again: tokens for users of an earlier revision are not valid';
 
       -- A trigger, so that a change by psql ends tokens too.
-      CREATE FUNCTION begin_for_users_epoch() RETURNS trigger LANGUAGE plpgsql AS $$
+      CREATE FUNCTION count_for_users_revision() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN
-        NEW.for_users_epoch := OLD.for_users_epoch + 1;
+        NEW.for_users_revision := OLD.for_users_revision + 1;
         RETURN NEW;
       END $$;
-      CREATE TRIGGER app_credentials_begin_for_users_epoch BEFORE UPDATE ON app_credentials FOR EACH ROW
-        WHEN (NEW.for_users AND NOT OLD.for_users) EXECUTE FUNCTION begin_for_users_epoch();
-      ALTER TABLE app_credentials ENABLE ALWAYS TRIGGER app_credentials_begin_for_users_epoch;
+      CREATE TRIGGER app_credentials_count_for_users_revision BEFORE UPDATE ON app_credentials FOR EACH ROW
+        WHEN (NEW.for_users AND NOT OLD.for_users) EXECUTE FUNCTION count_for_users_revision();
+      ALTER TABLE app_credentials ENABLE ALWAYS TRIGGER app_credentials_count_for_users_revision;
     `);
   }
 
   async down(runner: QueryRunner): Promise<void> {
-    await runner.query('DROP TABLE app_credentials; DROP FUNCTION begin_for_users_epoch()');
+    await runner.query('DROP TABLE app_credentials; DROP FUNCTION count_for_users_revision()');
   }
 }
