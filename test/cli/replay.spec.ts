@@ -28,8 +28,9 @@ describe('platform-auth replay', () => {
   };
 
   it('ends again, once, what was ended since the dump, names what was issued since, and does nothing else', async () => {
-    const [kept, revoked] = [await app.node(), await app.node()];
+    const [kept, revoked, other] = [await app.node(), await app.node(), await app.node()];
     const service = await app.service();
+    const narrowed = await app.service('web', 'ocr', ['documents:read', 'documents:write']);
     const operator = await app.operator(['read'], 'mallory');
     const [gone, disabled, enabled, left, stays] = [
       await app.user(),
@@ -51,6 +52,9 @@ describe('platform-auth replay', () => {
     await app.admin.patch(`/users/${enabled.id}`, { is_active: true }).expect(200);
     await app.logout(tokens.refresh_token).expect(204);
     await app.admin.post(`/nodes/${kept.nodeId}/rotate`).expect(200);
+    await app.admin.patch(`/nodes/${kept.nodeId}`, { name: 'lamp' }).expect(200);
+    await app.admin.patch(`/nodes/${other.nodeId}`, { targets: ['recipes'] }).expect(200);
+    await app.admin.patch(`/app-credentials/${narrowed.appId}`, { scopes: ['documents:read'] }).expect(200);
     const ofDatabase = cli.with({ DATABASE_URL: app.database.url });
     await ofDatabase.ok('audit export --from-database -o audit.ndjson');
     expect(statSync(cli.path('audit.ndjson')).mode & 0o777).toBe(0o600);
@@ -78,6 +82,8 @@ describe('platform-auth replay', () => {
     );
     expect(plan.by_hand).toEqual({
       'admin.node.rotated': [kept.nodeId],
+      'admin.node.updated': [other.nodeId],
+      'admin.app_credential.updated': [narrowed.appId],
       'admin.node.issued': [added.nodeId],
       'user.registered': [newcomer.id],
     });

@@ -9,7 +9,12 @@ export const eventSchema = z.object({
     .object({
       user_id: z.string().optional(),
       after: z
-        .object({ is_active: z.boolean().optional(), email: z.string().optional(), role: z.string().optional() })
+        .object({
+          is_active: z.boolean().optional(),
+          email: z.string().optional(),
+          role: z.string().optional(),
+          targets: z.unknown().optional(),
+        })
         .optional(),
     })
     .catch({}),

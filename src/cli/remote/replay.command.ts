@@ -35,7 +35,7 @@ const ENDS_SESSIONS =
   /^(session\.(ended|refresh\.reused)|admin\.user\.(sessions_revoked|factors_removed)|user\.(password\.(changed|reset)|totp\.enrolled|passkey\.added))$/;
 /** A restore brings back old keys, passwords, addresses and factors, which only an operator or their user can replace. */
 const BY_HAND =
-  /\.(rotated|rotation_finished|(totp|passkey)\.removed|factors_removed|replaced)$|^user\.(password|email)\.(changed|reset)$|^admin\.operator\.updated$/;
+  /\.(rotated|rotation_finished|(totp|passkey)\.removed|factors_removed|replaced)$|^user\.(password|email)\.(changed|reset)$|^admin\.(operator|app_credential)\.updated$/;
 
 /** The effects of the events, each with the last time at which it happened to a subject. Events may come in any order. */
 class History {
@@ -56,7 +56,8 @@ class History {
     this.households.add(event, subject);
     if (name in ISSUED) this.issued.set(subject, name);
     const isMoved = name === 'admin.user.updated' && details.after?.email !== undefined;
-    if (isMoved || BY_HAND.test(name)) this.addByHand(name, subject);
+    const isRestricted = name === 'admin.node.updated' && details.after?.targets !== undefined;
+    if (isMoved || isRestricted || BY_HAND.test(name)) this.addByHand(name, subject);
   }
 
   addByHand(event: string, subject: string): void {
