@@ -9,22 +9,16 @@ import type { VNode } from 'preact';
 import type { AuditEventResponse, AuditEventsAdminController } from '../api/admin/audit-events.admin.controller.js';
 import { isId } from '../foundation/common/ids.js';
 import { AdminApi } from './admin-api.js';
-import { ConsolePages, getSession, keepForm, readFilters, type Fields } from './console-requests.js';
+import { ConsolePages } from './console-pages.js';
+import { getSession, keepForm, readFilters, type Fields } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
 import { Ago, Moment, PAST, resolveMoments } from './moments.js';
-import {
-  Filters,
-  Id,
-  Named,
-  Page,
-  Pager,
-  sendPage,
-  setPageHeaders,
-  Table,
-  toAddress,
-  type Cells,
-  type FieldProps,
-} from './view.js';
+import { Filters } from './forms.js';
+import { Id, Named } from './copyable.js';
+import { Page, sendPage, setPageHeaders } from './page.js';
+import { Pager, Table, type Cells } from './tables.js';
+import { toAddress } from './addresses.js';
+import type { FieldProps } from './fields.js';
 
 const ADDRESS = '/console/audit-events';
 const FILTERS = [

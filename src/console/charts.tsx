@@ -2,7 +2,7 @@
 import type { VNode } from 'preact';
 import type { HourCountsResponse } from '../api/admin/hourly-counts.admin.controller.js';
 import { COUNTERS, COUNTER_NAMES, type CounterName } from '../foundation/common/hourly-counters.js';
-import { Table } from './view.js';
+import { Table } from './tables.js';
 
 export const DAY_HOURS = 24;
 const [BAR_WIDTH, GAP, HEIGHT] = [10, 2, 48];

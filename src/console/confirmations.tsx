@@ -12,7 +12,7 @@ import { computeDigest, isSameDigest } from '../foundation/crypto/secret.js';
 import { refuseField } from '../foundation/problems/problems.js';
 import { getSession, readFields } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
-import { Field, type RefusedForm } from './view.js';
+import { Field, type RefusedForm } from './fields.js';
 
 const FIELD = {
   label: 'Your key, again',

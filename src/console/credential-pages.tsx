@@ -7,12 +7,14 @@ import type { KeyResponse } from '../api/admin/key.dto.js';
 import { Environment } from '../foundation/config/environment.js';
 import { AdminApi } from './admin-api.js';
 import { Confirmations } from './confirmations.js';
-import { ConsolePages } from './console-requests.js';
+import { ConsolePages } from './console-pages.js';
 import { mapCredentialTypes, type CredentialType } from './credential-types.js';
 import { Ago, Moment } from './moments.js';
 import { listProperties, showValue, Value } from './properties.js';
 import { ResourcePages, type Description } from './resource-pages.js';
-import { Named, Secret, type Cells, type FactList, type FieldProps } from './view.js';
+import { Named, Secret } from './copyable.js';
+import type { Cells, FactList } from './tables.js';
+import type { FieldProps } from './fields.js';
 
 export function State({ of: { revoked_at, expires_at, previous_key_expires_at } }: { of: KeyResponse }): VNode {
   const now = new Date().toISOString();

@@ -28,7 +28,7 @@ import type { AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
 import { PAST_USES, SOON } from './moments.js';
 import { listFields, showValue, toLabel } from './properties.js';
 import type { ActionRoute, BulkRoute, ResourceRoutes, ResourceType } from './resource-pages.js';
-import type { FieldProps } from './view.js';
+import type { FieldProps } from './fields.js';
 
 interface CredentialRoutes<Row, Issued extends Row> extends ResourceRoutes<Row, Issued> {
   readonly rotate: AdminRoute<[request: Request, id: string, body: Unvalidated], Issued>;

@@ -14,12 +14,15 @@ import { createSlowGauge } from '../foundation/metrics/metrics-registry.js';
 import { ThrottleWindows } from '../foundation/throttling/throttle-windows.js';
 import { RevocationLease } from '../../packages/lease/src/lease.js';
 import { AdminApi } from './admin-api.js';
-import { ConsolePages, getSession } from './console-requests.js';
+import { ConsolePages } from './console-pages.js';
+import { getSession } from './console-requests.js';
 import { Charts, DAY_HOURS } from './charts.js';
 import type { PageSession } from './navigation.js';
 import { describeCount, readEvents, SubjectLink } from './audit.js';
 import { Ago, Moment } from './moments.js';
-import { Facts, Page, sendPage, Table, toAddress, type Cells } from './view.js';
+import { Facts, Table, type Cells } from './tables.js';
+import { Page, sendPage } from './page.js';
+import { toAddress } from './addresses.js';
 
 const [HOUR_MS, DAY_MS] = [3_600_000, 86_400_000];
 /** The refusals of each event that the page shows; a link leads to all of them. */

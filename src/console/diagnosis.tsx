@@ -10,11 +10,15 @@ import { isId } from '../foundation/common/ids.js';
 import { redactSecrets } from '../foundation/common/redaction.js';
 import { SERVICE_NAME_FORMAT } from '../foundation/common/names.js';
 import { AdminApi } from './admin-api.js';
-import { ConsolePages, ConsoleRefusalError, getSession, readFields, type Fields } from './console-requests.js';
+import { ConsolePages } from './console-pages.js';
+import { ConsoleRefusalError, getSession, readFields, type Fields } from './console-requests.js';
 import { mapCredentialTypes } from './credential-types.js';
 import { readEvents, Timeline } from './audit.js';
 import { Moment } from './moments.js';
-import { Form, Page, sendPage, Table, toAddress } from './view.js';
+import { Form } from './forms.js';
+import { Page, sendPage } from './page.js';
+import { Table } from './tables.js';
+import { toAddress } from './addresses.js';
 
 const ADDRESS = '/console/explain';
 const ABOUT = {

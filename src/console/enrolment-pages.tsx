@@ -16,11 +16,13 @@ import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { Environment } from '../foundation/config/environment.js';
 import { AdminApi } from './admin-api.js';
 import { Confirmations } from './confirmations.js';
-import { ConsolePages } from './console-requests.js';
+import { ConsolePages } from './console-pages.js';
 import { Ago, Moment } from './moments.js';
 import { listFields, showValue } from './properties.js';
 import { ResourcePages, type Description, type ResourceType } from './resource-pages.js';
-import { Named, Secret, type Cells, type FieldProps } from './view.js';
+import { Named, Secret } from './copyable.js';
+import type { Cells } from './tables.js';
+import type { FieldProps } from './fields.js';
 
 export const ENROLMENTS_ADDRESS = '/console/enrolments';
 

@@ -9,12 +9,17 @@ import type { VNode } from 'preact';
 import type { AppCredentialResponse } from '../api/admin/app-credentials.admin.controller.js';
 import type { EventSubscriptionResponse } from '../api/admin/event-subscriptions.admin.controller.js';
 import { AdminApi } from './admin-api.js';
-import { ConsolePages, getSession, keepForm, type Fields } from './console-requests.js';
+import { ConsolePages } from './console-pages.js';
+import { getSession, keepForm, type Fields } from './console-requests.js';
 import { State } from './credential-pages.js';
 import { readEvents } from './audit.js';
 import { Ago } from './moments.js';
 import { showValue } from './properties.js';
-import { Filters, Page, Pager, sendPage, Table, toAddress, type FieldProps, type RefusedForm } from './view.js';
+import { Filters } from './forms.js';
+import { Page, sendPage } from './page.js';
+import { Pager, Table } from './tables.js';
+import { toAddress } from './addresses.js';
+import type { FieldProps, RefusedForm } from './fields.js';
 
 const ADDRESS = '/console/map';
 /** How large the drawing is: as wide as the window at most, or by a factor. */

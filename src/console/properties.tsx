@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import type { VNode } from 'preact';
 import { findPackageFile } from '../foundation/common/package-version.js';
 import { Ago, LATER } from './moments.js';
-import type { FieldProps } from './view.js';
+import type { FieldProps } from './fields.js';
 
 /** A DTO, whose name is that of its schema. */
 type Dto = Readonly<Record<'name', string>>;

@@ -12,37 +12,20 @@ import { DESCENDING } from '../foundation/http/page.dto.js';
 import { ProblemException, problems, refuseField } from '../foundation/problems/problems.js';
 import type { AdminApi, AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
 import type { Confirmations } from './confirmations.js';
-import {
-  getSession,
-  keepForm,
-  readFields,
-  readFilters,
-  ReadsOnly,
-  refuseOutdated,
-  type Fields,
-} from './console-requests.js';
+import { getSession, keepForm, readFields, readFilters, refuseOutdated, type Fields } from './console-requests.js';
+import { ReadsOnly } from './console.guard.js';
 import { readEvents, Timeline } from './audit.js';
 import { Ago, readMoments, resolveMoment, resolveMoments } from './moments.js';
 import type { OfferedPage } from './navigation.js';
 import { showValue, toLabel } from './properties.js';
-import {
-  Facts,
-  fillFields,
-  Filters,
-  Form,
-  FormError,
-  Id,
-  Page,
-  Pager,
-  SearchForm,
-  SearchPager,
-  sendPage,
-  setPageHeaders,
-  splitWords,
-  Table,
-  toAddress,
-} from './view.js';
-import type { Cells, Column, FactList, FieldProps, RefusedForm, RowGroup } from './view.js';
+import { Facts, Pager, Table } from './tables.js';
+import { fillFields, splitWords } from './fields.js';
+import { Filters, Form, FormError, SearchForm, SearchPager } from './forms.js';
+import { Id } from './copyable.js';
+import { Page, sendPage, setPageHeaders } from './page.js';
+import { toAddress } from './addresses.js';
+import type { Cells, Column, FactList, RowGroup } from './tables.js';
+import type { FieldProps, RefusedForm } from './fields.js';
 
 export type ActionRoute = AdminRoute<[request: Request, id: string, body: Unvalidated], unknown>;
 

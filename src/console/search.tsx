@@ -12,10 +12,14 @@ import { redactSecrets } from '../foundation/common/redaction.js';
 import { computeDigest } from '../foundation/crypto/secret.js';
 import { ProblemException } from '../foundation/problems/problems.js';
 import { AdminApi, type AdminRoutes } from './admin-api.js';
-import { ConsolePages, ConsoleRefusalError, getSession, ReadsOnly, readFields } from './console-requests.js';
+import { ConsolePages } from './console-pages.js';
+import { ConsoleRefusalError, getSession, readFields } from './console-requests.js';
+import { ReadsOnly } from './console.guard.js';
 import { mapCredentialTypes } from './credential-types.js';
 import { Ago } from './moments.js';
-import { Page, sendPage, Table, toAddress, type Cells } from './view.js';
+import { Page, sendPage } from './page.js';
+import { Table, type Cells } from './tables.js';
+import { toAddress } from './addresses.js';
 
 const ADDRESS = '/console/search';
 /** The number of results of each kind; a further part of the name finds fewer. */

@@ -2,8 +2,13 @@
 import { Get, Post, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { refuseField } from '../foundation/problems/problems.js';
-import { ConsolePages, getSession, keepForm, readFields, ReadsOnly, type Fields } from './console-requests.js';
-import { fillFields, Form, FormError, Page, sendPage, toAddress, type RefusedForm } from './view.js';
+import { ConsolePages } from './console-pages.js';
+import { getSession, keepForm, readFields, type Fields } from './console-requests.js';
+import { ReadsOnly } from './console.guard.js';
+import { fillFields, type RefusedForm } from './fields.js';
+import { Form, FormError } from './forms.js';
+import { Page, sendPage } from './page.js';
+import { toAddress } from './addresses.js';
 import { isTimeZone, TIME_ZONE_COOKIE, UTC } from './moments.js';
 
 const ADDRESS = '/console/time-zone';

@@ -11,11 +11,14 @@ import type {
 } from '../api/admin/users.admin.controller.js';
 import { AdminApi } from './admin-api.js';
 import { Confirmations } from './confirmations.js';
-import { ConsolePages, readFields, ReadsOnly } from './console-requests.js';
+import { ConsolePages } from './console-pages.js';
+import { readFields } from './console-requests.js';
+import { ReadsOnly } from './console.guard.js';
 import { HouseholdTable } from './households.js';
 import { ResourcePages, type Description, type ResourceType } from './resource-pages.js';
 import { Ago, Moment } from './moments.js';
-import { Secret, Table, type Cells } from './view.js';
+import { Secret } from './copyable.js';
+import { Table, type Cells } from './tables.js';
 
 /** The most live sessions that a user can have. */
 const MAX_SESSIONS = '100';

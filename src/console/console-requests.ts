@@ -1,0 +1,92 @@
+/** What handlers read from a request: its session, the fields of its form, the filters of its list. */
+import type { Request } from 'express';
+import type { VNode } from 'preact';
+import { refuseHostileText } from '../foundation/http/validation.js';
+import { ProblemException, problems } from '../foundation/problems/problems.js';
+import { toAddress } from './addresses.js';
+import type { RefusedForm } from './fields.js';
+import { readMoments } from './moments.js';
+import type { PageSession } from './navigation.js';
+import { setPageHeaders } from './page.js';
+
+/** Enough for the check boxes of a page of 100 rows. */
+const MAX_FIELDS = 128;
+/** Enough for 64 scopes or targets of 100 letters each. */
+const MAX_FORM_LENGTH = 8_192;
+
+/** The console refuses a request, and its page says why. */
+export class ConsoleRefusalError extends Error {
+  override readonly name = 'ConsoleRefusalError';
+
+  constructor(
+    readonly status: number,
+    readonly title: string,
+    readonly advice: string,
+  ) {
+    super(title);
+  }
+}
+
+declare module 'express-serve-static-core' {
+  interface Request {
+    /** Set by the guard of a page behind the login. */
+    consoleSession?: PageSession;
+    /** The number of the form that this request claimed. */
+    claimedForm?: string;
+    /** The fields of the sent form. */
+    formFields?: Fields;
+    /** Renders the page of a refused form again. */
+    keptForm?: (refused: RefusedForm) => VNode | Promise<VNode>;
+  }
+}
+
+/** Makes a refusal show the form again, with what was typed and what is wrong beside the field. */
+export function keepForm(request: Request, render: NonNullable<Request['keptForm']>): void {
+  request.keptForm = render;
+}
+
+export function getSession({ consoleSession: session }: Request): PageSession {
+  if (!session) throw new Error('The route has no guard of the console');
+  return session;
+}
+
+export type Fields = Readonly<Record<string, string | undefined>>;
+
+/** @returns the fields of a form, with the values of a repeated field joined by blanks */
+export function readFields(request: Request): Fields {
+  return (request.formFields ??= parseForm(request));
+}
+
+function parseForm({ body }: Request): Fields {
+  const text = Buffer.isBuffer(body) ? body.toString('latin1') : '';
+  // Refused before parsing, which takes 50 ms for 99 KB.
+  if (text.length > MAX_FORM_LENGTH || text.split('&', MAX_FIELDS + 1).length > MAX_FIELDS)
+    throw new ProblemException(problems.malformedRequest);
+  const form = new URLSearchParams(text);
+  for (const value of form.values()) refuseHostileText(value, '');
+  return Object.fromEntries([...new Set(form.keys())].map((name) => [name, form.getAll(name).join(' ')]));
+}
+
+/**
+ * Reads the filters of a list, and redirects to their address with moments in UTC, which is the same for a reader in
+ * another time zone.
+ * @param moments the names of those that are moments
+ * @returns undefined when it has redirected
+ */
+export function readFilters(request: Request, address: string, moments: readonly string[], sent: Fields) {
+  const read = readMoments(moments, sent, getSession(request).timeZone);
+  if (moments.every((name) => read[name] === (sent[name] || undefined))) return read;
+  if (request.res) setPageHeaders(request.res);
+  request.res?.redirect(303, toAddress(address, read));
+  return undefined;
+}
+
+/**
+ * @param updatedAt undefined for a resource that is never changed, only ended
+ * @throws {ConsoleRefusalError} when the resource was changed since its page was shown
+ */
+export function refuseOutdated(request: Request, updatedAt: string | undefined): void {
+  if (readFields(request).seen === updatedAt) return;
+  const advice = 'Another call changed it after you opened the page. Nothing was done: look at it again, and decide.';
+  throw new ConsoleRefusalError(409, 'Changed meanwhile', advice);
+}

@@ -1,0 +1,88 @@
+/** The login and the logout. */
+import { Get, Post, Query, Req, Res, UseFilters } from '@nestjs/common';
+import type { Request, Response } from 'express';
+import { AdminDoor } from '../api/admin/admin.door.js';
+import { toActor } from '../foundation/access/actor.js';
+import { Public } from '../foundation/access/require.js';
+import { Environment } from '../foundation/config/environment.js';
+import { Throttle } from '../foundation/throttling/throttle.js';
+import { LOGIN, toNextPage } from './addresses.js';
+import { ConsoleErrorFilter } from './console-error.filter.js';
+import { ConsoleController, ConsolePages } from './console-pages.js';
+import { ConsoleRefusalError, getSession, readFields } from './console-requests.js';
+import { ConsoleSessions } from './console-sessions.js';
+import { Field } from './fields.js';
+import { ForeignForms } from './foreign-forms.js';
+import { Page, sendPage, setPageHeaders } from './page.js';
+import { readCookie, setCookie } from './session-cookie.js';
+
+@UseFilters(ConsoleErrorFilter)
+@ConsoleController(LOGIN)
+export class LoginPage {
+  constructor(
+    private readonly door: AdminDoor,
+    private readonly sessions: ConsoleSessions,
+    private readonly throttle: Throttle,
+    private readonly foreignForms: ForeignForms,
+    private readonly environment: Environment,
+  ) {}
+
+  @Get()
+  @Public()
+  showLogin(@Req() request: Request, @Res() response: Response, @Query() query: Record<string, unknown>): void {
+    // Refused, so that no operator gets used to a key in an address, which browsers and proxies keep.
+    const advice = 'Type the key into the form: an address is kept by browsers and proxies.';
+    if (Object.keys(query).some((name) => name !== 'next'))
+      throw new ConsoleRefusalError(400, 'Not in the address bar', advice);
+    readCookie(request);
+    sendPage(
+      response,
+      <Page title="Log in" label={this.environment.consoleLabel}>
+        <form method="post" action={LOGIN}>
+          <input type="hidden" name="next" value={toNextPage(query.next)} />
+          <Field
+            label="Key"
+            name="key"
+            type="password"
+            isRequired
+            hint="Your operator's key, or the root key ADMIN_API_KEY."
+          />
+          <button type="submit">Log in</button>
+        </form>
+      </Page>,
+    );
+  }
+
+  /** A wrong key is throttled, counted and audited as at the admin door. */
+  @Post()
+  @Public()
+  async logIn(@Req() request: Request, @Res() response: Response): Promise<void> {
+    await this.foreignForms.refuseOtherOrigin(request);
+    const { key: typed = '', next } = readFields(request);
+    const key = typed.trim();
+    const former = readCookie(request);
+    const principal = await this.door.verifyAdminKey(key, () => toActor(request));
+    request.user = principal;
+    await this.throttle.countAct('console-login', principal.operator?.id ?? 'root');
+    const token = await this.sessions.startSession(request, principal, key);
+    if (former !== undefined) await this.sessions.endSession(request, former);
+    setCookie(request, token);
+    setPageHeaders(response);
+    response.redirect(303, toNextPage(next));
+  }
+}
+
+@ConsolePages('console/logout')
+export class LogoutPage {
+  constructor(private readonly sessions: ConsoleSessions) {}
+
+  @Post()
+  async logOut(@Req() request: Request, @Res() response: Response): Promise<void> {
+    await this.sessions.endSession(request, getSession(request).token);
+    setCookie(request, undefined);
+    // Removes pages from the browser, so that they cannot be seen after the logout (ASVS 14.3.1).
+    response.setHeader('Clear-Site-Data', '"cache", "storage"');
+    setPageHeaders(response);
+    response.redirect(303, LOGIN);
+  }
+}
