@@ -73,6 +73,11 @@ def create_fastapi(auth: TestVerifier) -> FastAPI:
     async def onward(request: Request, caller: User = Depends(auth.user)) -> dict[str, str]:
         return {"token": await auth.token_for(request.headers, "ocr", scope="documents:read")}
 
+    @api.get("/onward-in-an-outage")
+    async def onward_in_an_outage(request: Request, caller: User = Depends(auth.user)) -> dict[str, str]:
+        auth.set_available(False)
+        return {"token": await auth.token_for(request.headers, "ocr")}
+
     @api.get("/homes/{home}")
     async def member(home: UUID, caller: User = Depends(auth.member("home"))) -> dict[str, str]:
         return {"id": caller.user_id}
@@ -565,6 +570,9 @@ async def check_tokens_for_others(auth: TestVerifier) -> None:
         claims = jwt.decode(token, options={"verify_signature": False})
         assert (claims["sub"], claims["aud"], claims["scope"]) == (alice.principal.user_id, "ocr", "documents:read")
         assert claims["act"]["sub"] == "service-under-test"
+        outage = await client.get("/onward-in-an-outage", headers=alice.headers)
+        assert (outage.status_code, outage.json()["code"]) == (503, "unavailable")
+        auth.set_available(True)
     auth.revoke(alice)
     with pytest.raises(RefusedError):
         await auth.token_for(alice.headers, "ocr")

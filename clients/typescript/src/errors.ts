@@ -20,6 +20,9 @@ export interface ProblemResponse {
 /** A request was not accepted. Contains nothing of the credential. */
 export abstract class VerificationError extends Error {
   readonly status: number;
+  /** As errors of `http-errors`, so that frameworks answer with the status when a route throws it, as `tokenFor` may. */
+  readonly statusCode: number;
+  readonly expose = true;
   /** A stable word to branch on. */
   readonly code: string;
   /** The `X-Request-Id` of the refused request, when it has one that may be shown. */
@@ -31,6 +34,7 @@ export abstract class VerificationError extends Error {
     super(problem.title, options);
     this.#problem = problem;
     this.status = problem.status;
+    this.statusCode = problem.status;
     this.code = problem.code;
   }
 

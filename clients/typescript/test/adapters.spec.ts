@@ -1,4 +1,4 @@
-import { Controller, Get, Module, type INestApplication } from '@nestjs/common';
+import { Controller, Get, Inject, Module, type INestApplication } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { Test } from '@nestjs/testing';
 import express from 'express';
@@ -102,10 +102,14 @@ const startExpress: Start = async (verifier) => {
     '/failing',
     requireApp(verifier).handle(() => Promise.reject(new Error('of the handler'))),
   );
+  app.get(
+    '/without-user',
+    requireApp(verifier).handle(() => verifier.tokenFor({ headers: {} }, 'ocr')),
+  );
   app.get('/none', (request, response) => void response.json(getPrincipal(request, 'app')));
-  const toAnswer: express.ErrorRequestHandler = (error: Error, _request, response, next) => {
+  const toAnswer: express.ErrorRequestHandler = (error: Error & { status?: number }, _request, response, next) => {
     if (response.headersSent) next(error);
-    else response.status(500).json({ error: error.message });
+    else response.status(error.status ?? 500).json({ error: error.message });
   };
   app.use(toAnswer);
   const server = await new Promise<Server>((resolve) => {
@@ -142,11 +146,20 @@ const startFastify: Start = async (verifier) => {
   app.get('/both', { onRequest: [requireApp(verifier), requireUser(verifier)] }, (request, reply) =>
     reply.send([getPrincipal(request, 'app').caller, getPrincipal(request, 'user').email]),
   );
+  app.get('/without-user', { onRequest: requireApp(verifier) }, () => verifier.tokenFor({ headers: {} }, 'ocr'));
   return { url: await app.listen({ port: 0, host: '127.0.0.1' }), stop: () => app.close() };
 };
 
 @Controller()
 class CallersController {
+  constructor(@Inject(VerifierCore) private readonly verifier: VerifierCore) {}
+
+  @Get('without-user')
+  @RequireApp()
+  getTokenWithoutUser(): Promise<string> {
+    return this.verifier.tokenFor({ headers: {} }, 'ocr');
+  }
+
   @Get('app')
   @RequireApp()
   getApp(@Principal() caller: AppPrincipal): AppPrincipal {
@@ -391,6 +404,10 @@ describe.each<[string, Start]>([
   const doors = ['app', 'node', 'user'] as const;
   const ask = (door: string, headers: Readonly<Record<string, string>>) =>
     get(`${service.url}/${door}`, Object.entries(headers).flat());
+
+  it('answer what a route throws that asks for a token for another service', async () => {
+    expect((await ask('without-user', issued.app.headers)).status).toBe(401);
+  });
 
   it.each(doors)('hand the principal of the %s door to the route', async (door) => {
     const { status, body } = await ask(door, issued[door].headers);

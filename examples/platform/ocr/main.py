@@ -4,8 +4,7 @@ import os
 
 import httpx
 from fastapi import Depends, FastAPI, HTTPException, Request
-from platform_auth import App, DelegatedUserPrincipal, Node, VerificationError, Verifier
-from platform_auth.starlette import ProblemException
+from platform_auth import App, DelegatedUserPrincipal, Node, Verifier
 
 auth = Verifier.from_environment()
 app = FastAPI()
@@ -35,10 +34,7 @@ async def languages(caller: App = Depends(auth.app_with("languages:list"))) -> d
 async def read_latest_photo(
     request: Request, user: DelegatedUserPrincipal = Depends(auth.user_with(delegated="only", scope="texts:read"))
 ) -> dict[str, object]:
-    try:
-        token = await auth.token_for(request.headers, "documents", scope="documents:read")
-    except VerificationError as error:
-        raise ProblemException(error) from None
+    token = await auth.token_for(request.headers, "documents", scope="documents:read")
     try:
         answer = await documents.get("/photos/latest", headers={"Authorization": f"Bearer {token}"})
     except httpx.TransportError:

@@ -50,10 +50,11 @@ def create_member_dependency(
 
 def _create_dependency(verify: Callable[[Scope], Awaitable[Identity]], doors: Sequence[Door]) -> Dependency[Identity]:
     async def dependency(connection: HTTPConnection) -> Identity:
+        # Also for the route behind the guard, where `token_for` may raise.
+        _install_handler(connection)
         try:
             return await verify(connection.scope)
         except Exception as error:
-            _install_handler(connection)
             raise ProblemException(to_verification_error(error)) from None
 
     if "fastapi" not in sys.modules:
@@ -65,20 +66,22 @@ def _create_dependency(verify: Callable[[Scope], Awaitable[Identity]], doors: Se
 
 def _install_handler(connection: HTTPConnection) -> None:
     """
-    Installs the handler without a line in the application, because Starlette keeps its handlers in the scope.
+    Answers what the guard or the route raises, without a line in the application: Starlette keeps its handlers in the scope.
     Elsewhere the handler of HTTPException sends the same status and headers.
     """
     handlers: Any = connection.scope.get("starlette.exception_handlers")
     if handlers:
         handlers[0].setdefault(ProblemException, _handle)
+        handlers[0].setdefault(VerificationError, _handle)
 
 
-async def _handle(connection: HTTPConnection, exception: ProblemException) -> Response | None:
+async def _handle(connection: HTTPConnection, exception: ProblemException | VerificationError) -> Response | None:
+    error = exception.error if isinstance(exception, ProblemException) else exception
     if not isinstance(connection, WebSocket):
-        response = exception.error.to_response()
+        response = error.to_response()
         return Response(response.content, response.status, response.headers)
     if connection.application_state is WebSocketState.CONNECTING:
-        await send_problem(exception.error, connection.scope, connection.send)
+        await send_problem(error, connection.scope, connection.send)
     else:
         await connection.close(_POLICY_VIOLATION)
     return None
