@@ -106,4 +106,24 @@ describe('platform-auth dev', () => {
     },
     SCENARIO_MS,
   );
+
+  it(
+    'ends everything and says what to do next when another user has the e-mail of the fixed one',
+    async () => {
+      const { values, stop } = await start();
+      const { url, user, admin_api_key } = values;
+      const admin = { 'X-Admin-Key': admin_api_key };
+      const rename = { email: 'carol@example.org' };
+      expect((await call(url, `/api/v0/admin/users/${user.id}`, admin, rename, 'PATCH')).status).toBe(200);
+      const { email, password } = user;
+      expect((await call(url, '/api/v0/auth/register', {}, { email, password })).status).toBe(201);
+      await stop();
+
+      const { code, stderr } = await cli.start('dev').ended;
+      expect(code).toBe(1);
+      expect(stderr).toMatch(/Another user of this database has alice@example\.org\. Delete the folder \S+ to begin anew/);
+      expect(existsSync(pidFile)).toBe(false);
+    },
+    SCENARIO_MS,
+  );
 });

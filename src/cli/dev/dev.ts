@@ -17,6 +17,7 @@ import {
 import { FILE_VARIABLES } from '../../foundation/config/variables.js';
 import { generateSecret } from '../../foundation/crypto/secret.js';
 import { withClient } from '../../foundation/database/connection-check.js';
+import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
 import { EmbeddedPostgres } from '../../foundation/embedded-postgres/embedded-postgres.js';
 import { createTokenRules } from '../platform/environment-files.js';
 import { OWN_NAME, parsePlatformMap, readMapText, type PlatformMap } from '../platform/platform-map.js';
@@ -73,11 +74,17 @@ export async function dev({ map: path = findDefaultMap(), given, show }: DevRequ
   });
   try {
     const service = startService(folder, { ...variables, DATABASE_URL: database.url() }, stopping);
-    const ports = await service.ports;
-    if (ports) {
-      const map = parseMap(toUrl(variables.HOST, ports.internalPort ?? ports.port));
-      await withClient(database.url(), (client) => writeDevRecords(client, map.services));
-      show(createValues(map, given, { map: path ?? null, folder: database.folder }));
+    try {
+      const ports = await service.ports;
+      if (ports) {
+        const map = parseMap(toUrl(variables.HOST, ports.internalPort ?? ports.port));
+        await withClient(database.url(), (client) => writeDevRecords(client, map.services)).catch(refuseTakenEmail);
+        show(createValues(map, given, { map: path ?? null, folder: database.folder }));
+      }
+    } catch (error) {
+      service.stop();
+      await service.ended;
+      throw error;
     }
     const code = await service.ended;
     if (code !== 0 && !stopping.aborted)
@@ -85,6 +92,15 @@ export async function dev({ map: path = findDefaultMap(), given, show }: DevRequ
   } finally {
     await database.stop();
   }
+}
+
+/** A user with another id, who has the address by a registration or a change of it. */
+function refuseTakenEmail(error: unknown): never {
+  if (getViolatedConstraint(error) !== 'users_email_key') throw error;
+  throw new CommandFailedError(
+    `Another user of this database has ${DEV_USER.email}. Delete the folder ${resolve(DEV_FOLDER)} to begin anew.`,
+    'email_taken',
+  );
 }
 
 function findDefaultMap(): string | undefined {
@@ -169,7 +185,7 @@ function startService(folder: string, env: Variables, stopping: AbortSignal) {
   if (stopping.aborted) stop();
   const ended = once(child, 'exit').then(([code]) => code as number | null);
   const ports = once(child, 'message').then(([message]) => message as Ports);
-  return { ended, ports: Promise.race([ports, ended.then(() => undefined)]) };
+  return { ended, stop, ports: Promise.race([ports, ended.then(() => undefined)]) };
 }
 
 function toUrl(host: string, port: number): string {
