@@ -121,7 +121,9 @@ describe('platform-auth dev', () => {
 
       const { code, stderr } = await cli.start('dev').ended;
       expect(code).toBe(1);
-      expect(stderr).toMatch(/Another user of this database has alice@example\.org\. Delete the folder \S+ to begin anew/);
+      expect(stderr).toMatch(
+        /Another user of this database has alice@example\.org\. Delete the folder \S+ to begin anew/,
+      );
       expect(existsSync(pidFile)).toBe(false);
     },
     SCENARIO_MS,
