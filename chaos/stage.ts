@@ -3,6 +3,7 @@ import type { Variables } from '../src/foundation/config/environment.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { verifyKey } from './actors/verifiers.js';
 import { audit } from './audit.js';
+import { auditEvents } from './event-audit.js';
 import { findBrokenBounds, type Bounds } from './bounds.js';
 import { now } from './client.js';
 import type { Credential } from './ledger.js';
@@ -52,12 +53,16 @@ export interface BeginOptions {
   readonly ofFirst?: Variables;
   readonly replicas?: number;
   readonly load?: LoadOptions;
-  /** Whether verifiers in both languages join the load. */
+  /** Whether a verifier in each language joins the load. */
   readonly verifiers?: boolean;
+  /** Whether services read events, in each language. */
+  readonly consumers?: boolean;
 }
 
 export class Stage {
   readonly broken: string[] = [];
+  /** Whether consumers must be reset, and whether the database forgets what they were told. */
+  events = { resets: false, forgets: false };
   private running: Load | undefined;
 
   constructor(
@@ -73,9 +78,10 @@ export class Stage {
   }
 
   /** Starts the replicas and the load. */
-  async begin({ variables, ofFirst, replicas, load = {}, verifiers = false }: BeginOptions = {}): Promise<Load> {
+  async begin({ variables, ofFirst, replicas, load = {}, verifiers, consumers }: BeginOptions = {}): Promise<Load> {
     await this.world.startReplicas({ variables, ofFirst, replicas });
     if (verifiers) await this.world.startVerifiers(variables);
+    if (consumers) await this.world.startConsumers();
     this.running = await this.world.startLoad(load);
     return this.running;
   }
@@ -151,9 +157,10 @@ export async function runScenario(scenario: Scenario, { cleanup, seconds, patien
   }
   const { record } = stage.load;
   await audit(stage.world.postgres, stage.load);
+  await auditEvents(stage);
   const judged = scenario.judge ? scenario.judge(stage.load) : findBrokenBounds(record, scenario.bounds, patience);
-  const complaints = stage.load.verifiers.flatMap(({ name, complaints: texts }) =>
-    texts.map((text) => `the ${name} verifier: ${text}`),
+  const complaints = [...stage.load.verifiers, ...stage.world.consumers].flatMap(({ name, complaints: texts }) =>
+    texts.map((text) => `a ${name} process: ${text}`),
   );
   const leftOut = stage.load.verifiers.length > 0 ? explainMissingVerifier() : undefined;
   return { scenario, record, leftOut, broken: [...stage.broken, ...judged, ...complaints] };

@@ -1,21 +1,32 @@
+import { join } from 'node:path';
 import type { Variables } from '../src/foundation/config/environment.js';
 import type { Cleanup } from '../tools/cleanup.js';
+import { makeTemporaryFolder } from '../tools/postgres.js';
 import { PostgresServer } from '../tools/postgres-server.js';
 import { untilVerdict } from '../tools/repeat-while.js';
 import { replaceSettings } from '../tools/replace-settings.js';
 import { makeSecrets, productionVariables } from '../tools/service.js';
 import { TcpProxy } from '../tools/tcp-proxy.js';
 import { startBalancer } from './balancer.js';
-import { keyKinds, type IdAndKey } from './actors/key-kinds.js';
+import { EVENT_TYPES_TOLD } from './event-audit.js';
+import { keyKinds } from './actors/key-kinds.js';
 import { startLoad } from './actors/start-load.js';
 import { send } from './client.js';
 import { Ledger } from './ledger.js';
 import type { Load, LoadOptions } from './load.js';
 import { Replica } from './replica.js';
-import { findVerifierPrograms } from './verifiers/programs.js';
+import { ConsumerProcess } from './verifiers/consumer-process.js';
+import { findVerifierPrograms, type VerifierProgram } from './verifiers/programs.js';
 import { VerifierProcess } from './verifiers/verifier-process.js';
 
 const REPLICAS = 3;
+const SETTINGS = {
+  // The watchers log in very often, and their first session must stay.
+  sessionLimitPerUser: 100_000,
+  // Events reach the consumers within a short scenario, and another consumer takes over.
+  auditSealIntervalSeconds: 1,
+  eventHoldSeconds: 3,
+};
 /** The target of the app keys that the actors issue. */
 const VERIFYING_SERVICE = 'recipes';
 
@@ -32,6 +43,7 @@ export class World {
   private readonly secrets = makeSecrets();
   private balancer: string | undefined;
   private verifiers: readonly VerifierProcess[] = [];
+  private startedConsumers: readonly ConsumerProcess[] = [];
 
   private constructor(
     readonly cleanup: Cleanup,
@@ -71,8 +83,7 @@ export class World {
       REFRESH_GRACE_SECONDS: '300',
       TRUST_PROXY: 'true',
       ...more,
-      // The watchers log in very often, and their first session must stay.
-      NODE_OPTIONS: [replaceSettings({ sessionLimitPerUser: 100_000 }), more.NODE_OPTIONS ?? ''].join(' '),
+      NODE_OPTIONS: [replaceSettings(SETTINGS), more.NODE_OPTIONS ?? ''].join(' '),
     };
   }
 
@@ -89,16 +100,35 @@ export class World {
   /** Starts a verifier in each language, each behind a proxy of its own to the load balancer. */
   async startVerifiers({ ACCESS_TOKEN_ALGORITHM }: Variables = {}): Promise<void> {
     const upstream = this.balancer ?? this.replica(0).url;
-    const { id, key } = await this.issueOwnKey(upstream);
     const variables = {
-      AUTH_APP_ID: id,
-      AUTH_APP_KEY: key,
-      SERVICE_NAME: VERIFYING_SERVICE,
+      ...(await this.issueOwnKey(upstream, VERIFYING_SERVICE)),
       ...(ACCESS_TOKEN_ALGORITHM !== 'ES256' && { SECRET_KEY: this.secrets.SECRET_KEY }),
     };
     this.verifiers = await Promise.all(
       findVerifierPrograms().map((program) => VerifierProcess.start(this.cleanup, program, { upstream, variables })),
     );
+  }
+
+  /** Starts consumers of events: a service for each language, and two processes of the one in TypeScript. */
+  async startConsumers(): Promise<void> {
+    const upstream = this.balancer ?? this.replica(0).url;
+    const started = findVerifierPrograms().map((program) => this.startConsumersOf(program, upstream));
+    this.startedConsumers = (await Promise.all(started)).flat();
+  }
+
+  private async startConsumersOf(program: VerifierProgram, upstream: string): Promise<ConsumerProcess[]> {
+    const service = `events-${program.name}`;
+    const own = await this.issueOwnKey(upstream, service);
+    const path = `/api/v0/admin/event-subscriptions/${service}`;
+    await this.askAsAdmin(upstream, 'PUT', path, { types: EVENT_TYPES_TOLD, from: 'beginning' }, 200);
+    const variables = { ...own, AUTH_URL: upstream, SECRET_KEY: this.secrets.SECRET_KEY };
+    const ledger = join(makeTemporaryFolder(this.cleanup, 'events'), 'ledger');
+    const count = program.name === 'typescript' ? 2 : 1;
+    return Array.from({ length: count }, () => new ConsumerProcess(this.cleanup, program, ledger, variables));
+  }
+
+  get consumers(): readonly ConsumerProcess[] {
+    return this.startedConsumers;
   }
 
   startLoad(options: LoadOptions): Promise<Load> {
@@ -107,13 +137,24 @@ export class World {
     return startLoad(setting, options);
   }
 
-  private async issueOwnKey(url: string): Promise<IdAndKey> {
-    const headers = { 'X-Admin-Key': this.secrets.ADMIN_API_KEY };
-    const body = { caller: VERIFYING_SERVICE, target: 'auth' };
-    const request = { path: '/api/v0/admin/app-credentials', headers, body };
-    const { status, body: created } = await untilVerdict(() => send(url, request));
-    if (status !== 201) throw new Error(`The key of the verifiers was not issued: ${status}`);
-    return keyKinds.app.read(created);
+  /** @returns the variables of the key with which a service calls this one */
+  private async issueOwnKey(url: string, caller: string) {
+    const path = '/api/v0/admin/app-credentials';
+    const { id, key } = keyKinds.app.read(await this.askAsAdmin(url, 'POST', path, { caller, target: 'auth' }, 201));
+    return { AUTH_APP_ID: id, AUTH_APP_KEY: key, SERVICE_NAME: caller };
+  }
+
+  private async askAsAdmin(
+    url: string,
+    method: string,
+    path: string,
+    body: object,
+    expected: number,
+  ): Promise<unknown> {
+    const request = { method, path, headers: { 'X-Admin-Key': this.secrets.ADMIN_API_KEY }, body };
+    const answer = await untilVerdict(() => send(url, request));
+    if (answer.status !== expected) throw new Error(`${method} ${path} was answered with ${answer.status}`);
+    return answer.body;
   }
 
   /** Points the replicas at a promoted standby. */

@@ -10,7 +10,7 @@ export const postgresKilled: Scenario = {
   bounds: { errors: ['503', 'balancer 503'], silenceMs: 6_000, slowestMs: 6_000, backMs: 2_000 },
   async run(stage) {
     const { postgres } = stage.world;
-    await stage.begin({ verifiers: true });
+    await stage.begin({ verifiers: true, consumers: true });
     await stage.rest();
     stage.markInjected();
     await postgres.kill();
@@ -32,7 +32,9 @@ export const standbyPromoted: Scenario = {
     const { world } = stage;
     const { postgres } = world;
     const standby = await postgres.withStandby({ isSynchronous: true });
-    await stage.begin({ verifiers: true });
+    await stage.begin({ verifiers: true, consumers: true });
+    // Each failover is another timeline.
+    stage.events = { resets: true, forgets: false };
     await stage.rest();
     const rows = replications.parse(await postgres.query('SELECT sync_state FROM pg_stat_replication'));
     stage.expect(rows[0]?.sync_state === 'sync', 'the standby was not synchronous');

@@ -96,7 +96,8 @@ export const restored: Scenario = {
   bounds: { errors: ['503', 'balancer 503'], silenceMs: 30_000, slowestMs: 6_000, backMs: 2_000 },
   async run(stage) {
     const { postgres, replicas } = stage.world;
-    const load = await stage.begin({ verifiers: true });
+    const load = await stage.begin({ verifiers: true, consumers: true });
+    stage.events = { resets: true, forgets: true };
     stage.markInjected();
     const resumeAfterBackup = await load.pause();
     const backup = await postgres.backUp();

@@ -14,7 +14,7 @@ export const replicaKilled: Scenario = {
   title: 'a replica: kill -9, started again after 2 s',
   bounds: { errors: ['network', 'balancer 502', 'balancer 503'], silenceMs: 2_000, slowestMs: 3_000, backMs: 2_000 },
   async run(stage) {
-    await stage.begin({ verifiers: true });
+    await stage.begin({ verifiers: true, consumers: true });
     await stage.rest();
     const victim = stage.world.replica(1);
     stage.markInjected();

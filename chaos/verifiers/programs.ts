@@ -2,11 +2,13 @@ import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { findVerifierPython } from '../../tools/verifier-python.js';
 
-/** A program that embeds a verifier and speaks the protocol of protocol.ts. */
+/** A program that embeds a verifier and speaks the protocol of protocol.ts, and one that reads events into a ledger. */
 export interface VerifierProgram {
   readonly name: 'typescript' | 'python' | 'go';
   readonly command: string;
   readonly words: readonly string[];
+  /** The words of the one that reads events; the path of its ledger follows. */
+  readonly consumer: readonly string[];
   /** Added to the environment of the program. */
   readonly variables: Readonly<Record<string, string>>;
 }
@@ -17,6 +19,7 @@ const typescript: VerifierProgram = {
   name: 'typescript',
   command: process.execPath,
   words: [fileURLToPath(new URL('./typescript.js', import.meta.url))],
+  consumer: [fileURLToPath(new URL('./consumer.js', import.meta.url))],
   variables: {},
 };
 
@@ -53,8 +56,8 @@ function prepare(): Found {
 function preparePython(): VerifierProgram | string {
   const python = findVerifierPython();
   if ('obstacle' in python) return `without the Python verifier: ${python.obstacle}`;
-  const words = [`${ROOT}chaos/verifiers/python.py`];
-  return { name: 'python', command: python.python, words, variables: { PYTHONDONTWRITEBYTECODE: '1' } };
+  const [words, consumer] = [[`${ROOT}chaos/verifiers/python.py`], [`${ROOT}chaos/verifiers/consumer.py`]];
+  return { name: 'python', command: python.python, words, consumer, variables: { PYTHONDONTWRITEBYTECODE: '1' } };
 }
 
 function prepareGo(): VerifierProgram | string {
@@ -63,5 +66,5 @@ function prepareGo(): VerifierProgram | string {
   } catch (error) {
     return `without the Go verifier: ${error instanceof Error ? error.message : String(error)}`;
   }
-  return { name: 'go', command: GO_PROGRAM, words: [], variables: {} };
+  return { name: 'go', command: GO_PROGRAM, words: [], consumer: [], variables: {} };
 }

@@ -55,6 +55,9 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	if len(os.Args) > 1 {
+		consume(ctx, auth, os.Args[1])
+	}
 	var writing sync.Mutex
 	output := json.NewEncoder(os.Stdout)
 	lines := bufio.NewScanner(os.Stdin)

@@ -6,6 +6,7 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
+import { Environment } from '../../foundation/config/environment.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { AuditLog } from '../audit/audit-log.js';
 import {
@@ -21,21 +22,18 @@ import {
 import { EventWaits } from './event-waits.js';
 import type { EventType } from './event-types.js';
 
-/** Longer than the longest wait, so that a consumer which waits keeps the subscription. */
-export const HOLD_SECONDS = 30;
-
 /**
- * `$1`: service, `$2`: consumer. Skips a locked row, because polls that wait for a lock would keep their connections
+ * `$1`: service, `$2`: consumer, `$3`: how long it holds the subscription. Skips a locked row, because polls that wait for a lock would keep their connections
  * and exhaust the pool.
  */
 const HOLD = `UPDATE event_subscriptions SET consumer = $2, polled_at = clock_timestamp()
   WHERE service = (SELECT service FROM event_subscriptions WHERE service = $1
-    AND (consumer IS NULL OR consumer = $2 OR polled_at < clock_timestamp() - interval '${HOLD_SECONDS} seconds')
+    AND (consumer IS NULL OR consumer = $2 OR polled_at < clock_timestamp() - make_interval(secs => $3))
     FOR UPDATE SKIP LOCKED)
   RETURNING types, seal::float8, number, generation, origin, ${ORIGIN} AS present`;
-/** `$1`: service, `$2`: consumer. A consumer that holds the subscription itself met a lock, which ends soon. */
+/** Of the same values. A consumer that holds the subscription itself met a lock, which ends soon. */
 const FIND_HOLDER = `SELECT CASE WHEN consumer <> $2
-    THEN ceil(${HOLD_SECONDS} - extract(epoch FROM clock_timestamp() - polled_at))::integer ELSE 1 END AS seconds
+    THEN ceil($3 - extract(epoch FROM clock_timestamp() - polled_at))::integer ELSE 1 END AS seconds
   FROM event_subscriptions WHERE service = $1`;
 const FIND_SEAL = `SELECT FROM audit_seals WHERE number = $1 AND ${SEAL_MARK} = $2`;
 /** `$1`: types, `$2` and `$3`: position. */
@@ -117,6 +115,7 @@ export class EventFeed {
     private readonly dataSource: DataSource,
     private readonly waits: EventWaits,
     private readonly audit: AuditLog,
+    private readonly environment: Environment,
   ) {}
 
   /**
@@ -142,8 +141,9 @@ export class EventFeed {
 
   private async readWithin(transaction: EntityManager, poll: Poll): Promise<ReadResult> {
     const { service, consumer, after, limit } = poll;
-    const [[held]] = await transaction.query<[Held[], number]>(HOLD, [service, consumer]);
-    if (!held) return findRefusal(transaction, poll);
+    const hold = [service, consumer, this.environment.eventHoldSeconds];
+    const [[held]] = await transaction.query<[Held[], number]>(HOLD, hold);
+    if (!held) return findRefusal(transaction, hold);
     const from = await this.findStart(transaction, poll, held, after);
     const { seal, number } = from ?? held;
     const [read] = await transaction.query<Read[]>(READ, [held.types, seal, number, limit + 1]);
@@ -208,11 +208,10 @@ export class EventFeed {
   }
 }
 
-async function findRefusal(transaction: EntityManager, { service, consumer }: Poll): Promise<ProblemException> {
-  const [holder] = await transaction.query<{ seconds: number }[]>(FIND_HOLDER, [service, consumer]);
+async function findRefusal(transaction: EntityManager, hold: readonly unknown[]): Promise<ProblemException> {
+  const [holder] = await transaction.query<{ seconds: number }[]>(FIND_HOLDER, [...hold]);
   if (!holder) return new ProblemException(problems.notSubscribed);
-  const seconds = Math.min(HOLD_SECONDS, Math.max(1, holder.seconds));
-  return new ProblemException(problems.eventsBusy, { headers: { 'Retry-After': String(seconds) } });
+  return new ProblemException(problems.eventsBusy, { headers: { 'Retry-After': String(Math.max(1, holder.seconds)) } });
 }
 
 /** Numbers of seals are assigned anew after a restore, but a seal with other rows has another MAC. */

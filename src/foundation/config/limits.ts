@@ -58,6 +58,8 @@ export function computeFixedSettings(given: { readonly WORKERS: number; readonly
     /** A further login ends the user's oldest session. */
     sessionLimitPerUser: 100,
     auditSealIntervalSeconds: 5,
+    /** How long a process holds a subscription to events after its last poll: longer than the longest wait. */
+    eventHoldSeconds: 30,
     purgeIntervalMinutes: 15,
     /** Counts wrong codes of second factors, at all networks together. */
     secondFactorLimitPerAccount: { points: 5, seconds: 900 },
