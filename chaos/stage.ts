@@ -61,8 +61,8 @@ export interface BeginOptions {
 
 export class Stage {
   readonly broken: string[] = [];
-  /** Whether consumers must be reset, and whether the database forgets what they were told. */
-  events = { resets: false, forgets: false };
+  /** Whether consumers are reset ("perhaps": those that hold a cursor), and whether the database forgets what they were told. */
+  events: { resets: boolean | 'perhaps'; forgets: boolean } = { resets: false, forgets: false };
   private running: Load | undefined;
 
   constructor(

@@ -97,7 +97,8 @@ export const restored: Scenario = {
   async run(stage) {
     const { postgres, replicas } = stage.world;
     const load = await stage.begin({ verifiers: true, consumers: true });
-    stage.events = { resets: true, forgets: true };
+    // On the same timeline only a cursor of lost events shows that they are lost. A consumer that just stopped holds none.
+    stage.events = { resets: 'perhaps', forgets: true };
     stage.markInjected();
     const resumeAfterBackup = await load.pause();
     const backup = await postgres.backUp();
