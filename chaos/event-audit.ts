@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import type { PostgresServer } from '../tools/postgres-server.js';
 import { now } from './client.js';
 import type { Load } from './load.js';
-import type { Stage } from './stage.js';
 import type { ConsumerProcess } from './verifiers/consumer-process.js';
 
 const TELLING_TIMEOUT_MS = 30_000;
@@ -33,20 +33,38 @@ const acts = z.array(z.object({ id: z.string(), subject: z.string(), time: z.num
 const untold = z.tuple([z.object({ untold: z.int() })]);
 type Act = z.output<typeof acts>[number];
 
+/** What a fault does to the services that read events. */
+export interface EventExpectations {
+  /** Whether they are reset; "perhaps": those that hold a cursor. */
+  readonly resets: boolean | 'perhaps';
+  /** Whether the database forgets what they were told. */
+  readonly forgets: boolean;
+}
+
+interface EventAudit {
+  readonly postgres: PostgresServer;
+  readonly load: Load;
+  readonly consumers: readonly ConsumerProcess[];
+  readonly expected: EventExpectations;
+  /** Multiplies how long the services may need to read what is left. */
+  readonly patience: number;
+}
+
 /**
  * Checks that each service was told each committed act at least once, and nothing that was not committed. A reset stands
  * for the acts before it, because the service compares then; after a restore it also stands for what was told before.
+ * @returns the services that were reset against the expectation
  */
-export async function auditEvents(stage: Stage): Promise<void> {
-  const { load, world } = stage;
-  const ledgers = new Map(world.consumers.map((consumer) => [consumer.path, consumer]));
-  if (ledgers.size === 0) return;
-  const end = now() + stage.scale(TELLING_TIMEOUT_MS);
-  while (untold.parse(await world.postgres.query(COUNT_UNTOLD))[0].untold > 0 && now() < end)
+export async function auditEvents(audited: EventAudit): Promise<string[]> {
+  const { postgres, load, patience } = audited;
+  const ledgers = new Map(audited.consumers.map((consumer) => [consumer.path, consumer]));
+  if (ledgers.size === 0) return [];
+  const end = now() + TELLING_TIMEOUT_MS * patience;
+  while (untold.parse(await postgres.query(COUNT_UNTOLD))[0].untold > 0 && now() < end)
     await sleep(TELLING_INTERVAL_MS);
-  const committed = acts.parse(await world.postgres.query(READ_COMMITTED));
+  const committed = acts.parse(await postgres.query(READ_COMMITTED));
   auditAcknowledged(load, committed);
-  for (const consumer of ledgers.values()) auditLedger(stage, consumer, committed);
+  return [...ledgers.values()].flatMap((consumer) => auditLedger(audited, consumer, committed));
 }
 
 /** What was acknowledged to the actors is in the audit log, from which all events come. */
@@ -62,20 +80,22 @@ function auditAcknowledged({ ledger, record }: Load, committed: readonly Act[]):
   for (const act of acknowledged) if (!known.has(act)) record.addLostWrite(`${act}: acknowledged, but not audited`);
 }
 
-function auditLedger(stage: Stage, consumer: ConsumerProcess, committed: readonly Act[]): void {
-  const { record } = stage.load;
-  const { told, resets } = consumer.readLedger();
-  const ids = new Set(told.map(({ id }) => id));
-  const lastReset = Math.max(-Infinity, ...resets);
+function auditLedger(
+  { load: { record }, expected: { resets, forgets } }: EventAudit,
+  consumer: ConsumerProcess,
+  committed: readonly Act[],
+): string[] {
+  const ledger = consumer.readLedger();
+  const ids = new Set(ledger.told.map(({ id }) => id));
+  const lastReset = Math.max(-Infinity, ...ledger.resets);
   for (const { id, time, subject } of committed)
     if (!ids.has(id) && time > lastReset) record.addLostWrite(`${id} of ${subject}: not told to ${consumer.name}`);
   const known = new Set(committed.map(({ id }) => id));
-  for (const { id, subject, resets: before } of told) {
-    const isForgotten = stage.events.forgets && before === 0;
+  for (const { id, subject, resets: before } of ledger.told) {
+    const isForgotten = forgets && before === 0;
     if (!known.has(id) && !isForgotten)
       record.addWrongVerdict(`${id} of ${subject}: told to ${consumer.name}, but not committed`);
   }
-  const expected = stage.events.resets;
-  const isAsExpected = expected === 'perhaps' || expected === resets.length > 0;
-  stage.expect(isAsExpected, `the ${consumer.name} consumer was reset ${resets.length} times`);
+  const isAsExpected = resets === 'perhaps' || resets === ledger.resets.length > 0;
+  return isAsExpected ? [] : [`the ${consumer.name} consumer was reset ${ledger.resets.length} times`];
 }

@@ -3,7 +3,7 @@ import type { Variables } from '../src/foundation/config/environment.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { verifyKey } from './actors/verifiers.js';
 import { audit } from './audit.js';
-import { auditEvents } from './event-audit.js';
+import { auditEvents, type EventExpectations } from './event-audit.js';
 import { findBrokenBounds, type Bounds } from './bounds.js';
 import { now } from './client.js';
 import type { Credential } from './ledger.js';
@@ -61,8 +61,7 @@ export interface BeginOptions {
 
 export class Stage {
   readonly broken: string[] = [];
-  /** Whether consumers are reset ("perhaps": those that hold a cursor), and whether the database forgets what they were told. */
-  events: { resets: boolean | 'perhaps'; forgets: boolean } = { resets: false, forgets: false };
+  events: EventExpectations = { resets: false, forgets: false };
   private running: Load | undefined;
 
   constructor(
@@ -156,12 +155,13 @@ export async function runScenario(scenario: Scenario, { cleanup, seconds, patien
     await stage.stop();
   }
   const { record } = stage.load;
-  await audit(stage.world.postgres, stage.load);
-  await auditEvents(stage);
+  const { postgres, consumers } = stage.world;
+  await audit(postgres, stage.load);
+  const resets = await auditEvents({ postgres, load: stage.load, consumers, expected: stage.events, patience });
   const judged = scenario.judge ? scenario.judge(stage.load) : findBrokenBounds(record, scenario.bounds, patience);
-  const complaints = [...stage.load.verifiers, ...stage.world.consumers].flatMap(({ name, complaints: texts }) =>
+  const complaints = [...stage.load.verifiers, ...consumers].flatMap(({ name, complaints: texts }) =>
     texts.map((text) => `a ${name} process: ${text}`),
   );
   const leftOut = stage.load.verifiers.length > 0 ? explainMissingVerifier() : undefined;
-  return { scenario, record, leftOut, broken: [...stage.broken, ...judged, ...complaints] };
+  return { scenario, record, leftOut, broken: [...stage.broken, ...resets, ...judged, ...complaints] };
 }
