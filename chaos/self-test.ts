@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto';
+import { z } from 'zod';
 import { eventually } from '../tools/eventually.js';
 import { Life } from './ledger.js';
 import type { Load } from './load.js';
 import type { Scenario, Stage } from './stage.js';
 
 const MAX_PERIODS = 10;
+const acknowledged = z.tuple([z.object({ byAll: z.boolean() })]);
 
 /**
  * Tests the judge: without a fault, false entries are added to the ledger. Exactly these must be reported, as wrong
@@ -71,9 +73,14 @@ function addFalseEntries(load: Load): void {
 /** Gives an act that was told another id, so that the told one was never committed, and the other one never told. */
 async function renameToldEvent({ load, world }: Stage): Promise<void> {
   const { id } = chooseEntries(load).session.user;
-  const hasAll = (): boolean =>
-    world.consumers.every((consumer) => consumer.readLedger().told.some(({ subject }) => subject === id));
-  await eventually('each consumer is told a registration', hasAll);
+  // A service that has not acknowledged it may stop, and then be told the new id.
+  const isAcknowledged = async (): Promise<boolean> =>
+    acknowledged.parse(
+      await world.postgres
+        .query(`SELECT count(*) > 0 AND every((subscribed.seal, subscribed.number) >= (events.seal, events.number)) AS "byAll"
+        FROM event_subscriptions AS subscribed, events WHERE type = 'user.registered' AND subject = '${id}'`),
+    )[0].byAll;
+  await eventually('each service acknowledges a registration', isAcknowledged);
   const renamed = `id = '${randomUUID()}' WHERE subject = '${id}'`;
   await world.postgres.query(
     // A trigger makes the log append-only.
