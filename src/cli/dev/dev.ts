@@ -78,7 +78,9 @@ export async function dev({ map: path = findDefaultMap(), given, show }: DevRequ
       const ports = await service.ports;
       if (ports) {
         const map = parseMap(toUrl(variables.HOST, ports.internalPort ?? ports.port));
-        await withClient(database.url(), (client) => writeDevRecords(client, map.services)).catch(refuseTakenEmail);
+        await withClient(database.url(), (client) => writeDevRecords(client, map.services)).catch((error: unknown) =>
+          refuseTakenEmail(error, database.folder),
+        );
         show(createValues(map, given, { map: path ?? null, folder: database.folder }));
       }
     } catch (error) {
@@ -95,10 +97,10 @@ export async function dev({ map: path = findDefaultMap(), given, show }: DevRequ
 }
 
 /** A user with another id, who has the address by a registration or a change of it. */
-function refuseTakenEmail(error: unknown): never {
+function refuseTakenEmail(error: unknown, folder: string): never {
   if (getViolatedConstraint(error) !== 'users_email_key') throw error;
   throw new CommandFailedError(
-    `Another user of this database has ${DEV_USER.email}. Delete the folder ${resolve(DEV_FOLDER)} to begin anew.`,
+    `Another user of this database has ${DEV_USER.email}. Delete the folder ${folder} to begin anew.`,
     'email_taken',
   );
 }
