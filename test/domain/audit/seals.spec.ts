@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { APP_KEYS } from '../../../src/domain/app-credentials/app-credentials.service.js';
+import { encodeEntries } from '../../../src/domain/audit/seals/seal.js';
 import { COUNTED_EVENTS, CountedRefusals } from '../../../src/domain/audit/counted-refusals.js';
 import { AUDIT_EVENT_NAMES } from '../../../src/foundation/common/security-events.js';
 import { NODE_KEYS } from '../../../src/domain/nodes/nodes.service.js';
@@ -311,6 +312,33 @@ describe('platform-auth audit verify', () => {
     expect((await auditor.verify()).findings).toMatchObject([
       { kind: 'month_missing', what: expect.stringContaining(byHand!.month) as string },
     ]);
+  });
+
+  it('believes no list of rows that a seal does not cover', async () => {
+    await oldMonth(app.database, 30);
+    const known = (await sealedRows(1)).at(-1);
+    // The seal that records the drop lists no rows.
+    await app.nest.get(AuditJob).maintainAuditLog();
+    const seals = await app.database.query<{ last: number }>('SELECT max(number)::integer AS last FROM audit_seals');
+    const empty = seals[0]!.last;
+    const addListed = async (number: number): Promise<string> => {
+      const id = randomUUID();
+      await tamper(
+        app.database,
+        `INSERT INTO audit_events SELECT '${id}', time, event, actor_door, actor_id, subject, request_id, address,
+           count, details, epoch, xid, recorded_at FROM audit_events WHERE id = '${known}'`,
+      );
+      const rows = await app.database.query<{ micros: string }>(
+        `SELECT (extract(epoch FROM time) * 1000000)::bigint AS micros FROM audit_events WHERE id = '${id}'`,
+      );
+      const list = encodeEntries([{ id, micros: BigInt(rows[0]!.micros), mac: Buffer.alloc(32) }]);
+      const insert = 'INSERT INTO audit_seal_entries (number, latest, entries) VALUES ($1, now(), $2)';
+      await app.database.query(insert, [number, list]);
+      return id;
+    };
+    const unsealed = await addListed(empty + 1_000);
+    await addListed(empty);
+    expect(await auditor.findings()).toEqual(expect.arrayContaining([`inserted ${unsealed}`, `seal_changed ${empty}`]));
   });
 
   it('works after a column was added, and detects a change of it', async () => {

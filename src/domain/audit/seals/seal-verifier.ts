@@ -151,7 +151,7 @@ const BY_ID = `SELECT logged.id, ${TIME} FROM audit_events AS logged WHERE logge
 const UNLISTED_ROWS = `WITH listed AS MATERIALIZED (
     SELECT encode(substring(entries FROM 56 * n + 1 FOR 16), 'hex')::uuid AS id,
       ('x' || encode(substring(entries FROM 56 * n + 17 FOR 8), 'hex'))::bit(64)::bigint AS micros
-    FROM audit_seal_entries, generate_series(0, length(entries) / 56 - 1) AS n)
+    FROM audit_seal_entries JOIN audit_seals USING (number), generate_series(0, length(entries) / 56 - 1) AS n)
   (SELECT logged.id, ${TIME}, ${CANONICAL_ROW} AS canonical FROM audit_events AS logged
    WHERE ${IS_SEALED} AND NOT EXISTS (SELECT FROM listed WHERE listed.id = logged.id AND listed.micros = ${MICROS})
    LIMIT $3)
@@ -285,7 +285,7 @@ class SealChain {
   private readRows(seal: SealContent, entries: Buffer | null): ListedRow[] {
     const { number, rows, months } = seal;
     this.rows += rows;
-    if (rows === 0) return [];
+    if (rows === 0 && entries === null) return [];
     if (entries === null && months.every((month) => this.isDropped(month, seal))) {
       this.droppedRows += rows;
       return [];
@@ -374,7 +374,7 @@ export class SealVerifier {
     }
     const recorded = Number(row.recorded_ms);
     const isLate = Number(row.time_ms) + CLOCK_TOLERANCE_MS < recorded && !LATE_EVENTS.has(row.event);
-    if (seal.from.at !== null && recorded + CLOCK_TOLERANCE_MS < Date.parse(seal.from.at)) {
+    if (recorded + CLOCK_TOLERANCE_MS < toBeginning(seal)) {
       const what = 'The row was inserted after the rows of its time were sealed.';
       this.findings.report('inserted', { ...at, what });
     } else if (isLate) {
@@ -413,6 +413,11 @@ export class SealVerifier {
       this.findings.report('inserted', { row: id, time, what, state: canonical });
     }
   }
+}
+
+/** The moment from which a seal's rows were recorded. Its end is earlier than its beginning when the clock was set back. */
+function toBeginning({ from, at }: SealContent): number {
+  return from.at === null ? -Infinity : Math.min(Date.parse(from.at), Date.parse(at));
 }
 
 /** Converts a time that a Date cannot represent, such as infinity, to the latest possible one. */
