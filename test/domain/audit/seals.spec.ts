@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
+import { EntityManager } from 'typeorm';
 import { APP_KEYS } from '../../../src/domain/app-credentials/app-credentials.service.js';
 import { encodeEntries } from '../../../src/domain/audit/seals/seal.js';
 import { COUNTED_EVENTS, CountedRefusals } from '../../../src/domain/audit/counted-refusals.js';
@@ -124,6 +125,24 @@ describe('the seals of the audit log', () => {
     there.cli.remove();
     await restored.stop();
     await server.remove();
+  });
+
+  it('cover the rows that are recorded after the clock of PostgreSQL was set back', async () => {
+    await app.user();
+    const query = Reflect.get(EntityManager.prototype, 'query') as (...given: unknown[]) => Promise<unknown>;
+    const ahead = async function (this: EntityManager, sql: string, values?: unknown[]) {
+      return query.call(
+        this,
+        sql.replace('clock_timestamp() AS at', `clock_timestamp() + interval '1 day' AS at`),
+        values,
+      );
+    };
+    const spy = jest.spyOn(EntityManager.prototype, 'query').mockImplementation(ahead as never);
+    await seal(app);
+    spy.mockRestore();
+    await app.user();
+    await seal(app);
+    expect(await auditor.verify()).toMatchObject({ rows: 2, waiting: 0, findings: [] });
   });
 
   it('that cannot be made are told of once, and made later', async () => {
