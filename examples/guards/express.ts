@@ -34,6 +34,7 @@ export interface GuardOptions {
 
 /** Admits requests with a valid credential for the door; `response.locals.caller` is what platform-auth said about it. */
 export function createGuard(door: keyof typeof DOORS, { authUrl, serviceName, scope }: GuardOptions): RequestHandler {
+  if (!serviceName) throw new Error('serviceName is missing: see SERVICE_NAME in the file of the service.');
   const { forwards, verdicts } = DOORS[door];
   return async ({ headersDistinct }, response, next) => {
     const headers = new Headers(door === 'user' ? {} : { 'X-Platform-Target': serviceName });

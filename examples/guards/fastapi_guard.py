@@ -36,6 +36,8 @@ class Guard:
     """
 
     def __init__(self, door: str, auth_url: str, service_name: str, scope: str | None = None):
+        if not service_name:
+            raise ValueError("service_name is missing: see SERVICE_NAME in the file of the service.")
         self.scope = scope
         self.forwards, self.verdicts = DOORS[door]
         self.url = f"{auth_url}/internal/validate-{door}"
