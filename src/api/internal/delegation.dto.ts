@@ -1,7 +1,7 @@
 import { ApiProperty, ApiPropertyOptional, ApiSchema, getSchemaPath } from '@nestjs/swagger';
 import { ID } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
-import { toAct } from '../../domain/delegation/delegated.door.js';
+import { toAct } from '../../domain/delegation/delegation-chain.js';
 
 /** A service that passed the user on (RFC 8693 §4.1). */
 @ApiSchema({ name: 'Act' })

@@ -7,14 +7,14 @@
  */
 import { Injectable } from '@nestjs/common';
 import { createRefusal, Doors } from '../../foundation/access/doors.js';
-import type { Delegation, DelegationLink, UserPrincipal } from '../../foundation/access/principals.js';
+import type { Delegation, UserPrincipal } from '../../foundation/access/principals.js';
 import { isId } from '../../foundation/common/ids.js';
-import { MAX_DELEGATION_LINKS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { ANY_GIVEN_ID, Database, RowsById } from '../../foundation/database/database.js';
-import { AccessTokens, type ActClaim, type DelegatedClaims } from '../tokens/access-tokens.js';
+import { AccessTokens, type DelegatedClaims } from '../tokens/access-tokens.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { CLOCK_TOLERANCE_SECONDS } from '../tokens/user.door.js';
+import { readChain } from './delegation-chain.js';
 
 export const DELEGATED_TTL_SECONDS = 5 * 60;
 
@@ -98,27 +98,6 @@ export class DelegatedDoor {
     });
     return live.length === chain.length ? live : [];
   }
-}
-
-/** @returns the chain of `act`, the caller first; undefined when it is not one, or has another length than `revisions` */
-function readChain({ act, revisions }: Partial<DelegatedClaims>): Delegation['chain'] | undefined {
-  const links: DelegationLink[] = [];
-  for (let next: ActClaim | undefined = act; next !== undefined; next = next.act) {
-    const { sub: service, client_id: appId } = (next as Partial<ActClaim> | null) ?? {};
-    const revision = revisions?.[links.length];
-    if (typeof service !== 'string' || typeof appId !== 'string' || revision === undefined) return undefined;
-    if (links.length === MAX_DELEGATION_LINKS) return undefined;
-    links.push({ service, appId, revision });
-  }
-  if (links.length !== revisions?.length) return undefined;
-  const [first, ...earlier] = links;
-  return first && [first, ...earlier];
-}
-
-/** @returns the claim `act` of a chain */
-export function toAct([link, ...earlier]: Delegation['chain']): ActClaim {
-  const [next, ...rest] = earlier;
-  return { sub: link.service, client_id: link.appId, ...(next && { act: toAct([next, ...rest]) }) };
 }
 
 /** `aud` must be one text: a list could name a second service. */

@@ -15,7 +15,8 @@ import { CountedRefusals } from '../audit/counted-refusals.js';
 import { isLiveAt } from '../keys/key-record.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
 import { UserDoor } from '../tokens/user.door.js';
-import { toAct, DELEGATED_TTL_SECONDS, DelegatedDoor } from './delegated.door.js';
+import { DELEGATED_TTL_SECONDS, DelegatedDoor } from './delegated.door.js';
+import { toAct } from './delegation-chain.js';
 
 /** The recorded last use of a pair may be this old, so that most exchanges write nothing. */
 const USE_INTERVAL_MS = 60 * 60_000;
