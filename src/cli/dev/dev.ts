@@ -83,14 +83,13 @@ export async function dev({ map: path = findDefaultMap(), given, show }: DevRequ
         );
         show(createValues(map, given, { map: path ?? null, folder: database.folder }));
       }
-    } catch (error) {
+      const code = await service.ended;
+      if (code !== 0 && !stopping.aborted)
+        throw new CommandFailedError('The service has ended. The lines above say why.', 'service_ended');
+    } finally {
       service.stop();
       await service.ended;
-      throw error;
     }
-    const code = await service.ended;
-    if (code !== 0 && !stopping.aborted)
-      throw new CommandFailedError('The service has ended. The lines above say why.', 'service_ended');
   } finally {
     await database.stop();
   }
