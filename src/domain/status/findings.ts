@@ -11,6 +11,7 @@ import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database } from '../../foundation/database/database.js';
 import { createSlowGauge, MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
 import { SubscriptionsService, type Subscription } from '../events/subscriptions.service.js';
+import { isLiveAt } from '../keys/key-record.js';
 import { BackgroundWork } from '../maintenance/background-work.js';
 import {
   FIND_GUESSES,
@@ -86,13 +87,13 @@ const FIND_SILENT = {
   name: 'findings_silent_verifiers',
   text: `SELECT app_id AS id, caller, polled_at AS since FROM verifier_polls JOIN app_credentials ON id = app_id
     WHERE polled_at < now() - interval '5 minutes' AND polled_at > now() - interval '7 days'
-      AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) ORDER BY polled_at LIMIT ${MAX_PER_CHECK}`,
+      AND ${isLiveAt('now()')} ORDER BY polled_at LIMIT ${MAX_PER_CHECK}`,
 };
 /** A rotation is not a change of what the pair may do, so `updated_at` does not count. */
 const FIND_UNUSED_FOR_USERS = {
   name: 'findings_unused_for_users',
   text: `SELECT id, caller, target, for_users_used_at AS since FROM app_credentials
-    WHERE for_users AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1)
+    WHERE for_users AND ${isLiveAt('$1')}
       AND GREATEST(created_at, scopes_changed_at, for_users_used_at) < $1::timestamptz - interval '${UNUSED_DAYS} days'
     ORDER BY caller, target LIMIT ${MAX_PER_CHECK}`,
 };
