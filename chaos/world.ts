@@ -43,7 +43,7 @@ export class World {
   private readonly secrets = makeSecrets();
   private balancer: string | undefined;
   private verifiers: readonly VerifierProcess[] = [];
-  private startedConsumers: readonly ConsumerProcess[] = [];
+  consumers: readonly ConsumerProcess[] = [];
 
   private constructor(
     readonly cleanup: Cleanup,
@@ -113,7 +113,7 @@ export class World {
   async startConsumers(): Promise<void> {
     const upstream = this.balancer ?? this.replica(0).url;
     const started = findVerifierPrograms().map((program) => this.startConsumersOf(program, upstream));
-    this.startedConsumers = (await Promise.all(started)).flat();
+    this.consumers = (await Promise.all(started)).flat();
   }
 
   private async startConsumersOf(program: VerifierProgram, upstream: string): Promise<ConsumerProcess[]> {
@@ -125,10 +125,6 @@ export class World {
     const ledger = join(makeTemporaryFolder(this.cleanup, 'events'), 'ledger');
     const count = program.name === 'typescript' ? 2 : 1;
     return Array.from({ length: count }, () => new ConsumerProcess(this.cleanup, program, ledger, variables));
-  }
-
-  get consumers(): readonly ConsumerProcess[] {
-    return this.startedConsumers;
   }
 
   startLoad(options: LoadOptions): Promise<Load> {

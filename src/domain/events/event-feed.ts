@@ -23,8 +23,8 @@ import { EventWaits } from './event-waits.js';
 import type { EventType } from './event-types.js';
 
 /**
- * `$1`: service, `$2`: consumer, `$3`: how long it holds the subscription. Skips a locked row, because polls that wait for a lock would keep their connections
- * and exhaust the pool.
+ * `$1`: service, `$2`: consumer, `$3`: how many seconds it holds the subscription after a poll. Skips a locked row,
+ * because polls that wait for a lock would keep their connections and exhaust the pool.
  */
 const HOLD = `UPDATE event_subscriptions SET consumer = $2, polled_at = clock_timestamp()
   WHERE service = (SELECT service FROM event_subscriptions WHERE service = $1

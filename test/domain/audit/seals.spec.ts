@@ -23,6 +23,11 @@ jest.setTimeout(240_000);
 const ROW = `INSERT INTO audit_events (id, time, event, actor_door, count, details)
   SELECT gen_random_uuid(), now(), 'user.registered', 'open', 1, '{}'`;
 
+/** A row beside another one, in the same sealed span. */
+const copy = (id: string, original: string | undefined): string =>
+  `INSERT INTO audit_events SELECT '${id}', time, event, actor_door, actor_id, subject, request_id, address,
+     count, details, epoch, xid, recorded_at FROM audit_events WHERE id = '${original}'`;
+
 const app = useAppPerTest();
 let auditor: Auditor;
 
@@ -188,8 +193,7 @@ describe('platform-auth audit verify', () => {
       `UPDATE audit_events SET details = details || '{"note": 1}' WHERE id = '${details}'`,
       `DELETE FROM audit_events WHERE id = '${deleted}'`,
       `UPDATE audit_events SET time = time + interval '1 millisecond' WHERE id = '${moved}'`,
-      `INSERT INTO audit_events SELECT '${inserted}', time, event, actor_door, actor_id, subject, request_id, address,
-         count, details, epoch, xid, recorded_at FROM audit_events WHERE id = '${changed}'`,
+      copy(inserted, changed),
     );
     const altered = [`changed ${changed}`, `changed ${details}`].sort();
     const others = [`inserted ${inserted}`, `missing ${deleted}`, `reordered ${moved}`];
@@ -342,11 +346,7 @@ describe('platform-auth audit verify', () => {
     const empty = seals[0]!.last;
     const addListed = async (number: number): Promise<string> => {
       const id = randomUUID();
-      await tamper(
-        app.database,
-        `INSERT INTO audit_events SELECT '${id}', time, event, actor_door, actor_id, subject, request_id, address,
-           count, details, epoch, xid, recorded_at FROM audit_events WHERE id = '${known}'`,
-      );
+      await tamper(app.database, copy(id, known));
       const rows = await app.database.query<{ micros: string }>(
         `SELECT (extract(epoch FROM time) * 1000000)::bigint AS micros FROM audit_events WHERE id = '${id}'`,
       );

@@ -5,6 +5,7 @@ import { EntityManager } from 'typeorm';
 import { ORIGIN } from '../../../src/domain/events/event-cursor.js';
 import { openTransaction } from '../../support/row-lock.js';
 import { useApp } from '../../support/use-app.js';
+import { insertion } from '../audit/auditor.js';
 import { Subscriber, tell, type Told } from './subscriber.js';
 
 /** For a longer search: MODEL_RUNS=2000. */
@@ -231,8 +232,7 @@ class World {
 }
 
 const insertDeletion = (subject: string): string =>
-  `INSERT INTO audit_events (id, time, event, actor_door, subject, count, details)
-    VALUES (gen_random_uuid(), now(), 'user.deleted', 'open', '${subject}', 1, '{}')`;
+  insertion(randomUUID(), 'now()', { event: `'user.deleted'`, subject: `'${subject}'` });
 
 type Query = (this: EntityManager, sql: string, values?: unknown[]) => Promise<unknown>;
 
