@@ -30,9 +30,9 @@ export class Confirmations {
   ) {}
 
   /** @returns what the form of the act asks for; null while the last proof is fresh */
-  renderProof(request: Request, refused?: RefusedForm): VNode | null {
+  async renderProof(request: Request, refused?: RefusedForm): Promise<VNode | null> {
     if (getSession(request).isConfirmed) return null;
-    return <Field {...FIELD} error={refused?.errors[FIELD.name]} />;
+    return Promise.resolve(<Field {...FIELD} error={refused?.errors[FIELD.name]} />);
   }
 
   /**

@@ -158,7 +158,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
     @Param() address: MemberActionAddress,
   ): Promise<void> {
     const asked = await this.findMember(request, address);
-    sendPage(response, this.renderMemberAction(request, asked));
+    sendPage(response, await this.renderMemberAction(request, asked));
   }
 
   @Post(':id/members/:userId/:action')
@@ -322,11 +322,11 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
     return { household, member, action };
   }
 
-  private renderMemberAction(
+  private async renderMemberAction(
     request: Request,
     { household, member, action: { title, effect, fields } }: AskedMember,
     refused?: RefusedForm,
-  ): VNode {
+  ): Promise<VNode> {
     const asked = fields(member);
     const isOnlyAdmin = member.role === 'admin' && member.is_active && household.active_admins === 1;
     return this.render(
@@ -343,7 +343,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
         <p role="note">
           {effect} {isOnlyAdmin && 'This is the only active admin: without this person the household has none.'}
         </p>
-        {this.confirmations.renderProof(request, refused)}
+        {await this.confirmations.renderProof(request, refused)}
       </Form>,
       [{ address: this.toAddressOf(household), name: HOUSEHOLDS.toName(household) }],
     );

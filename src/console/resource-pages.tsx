@@ -289,7 +289,7 @@ export abstract class ResourcePages<
         <Form session={getSession(request)} action={`${address}/chosen`} submit={`${bulk.title} ${count}`}>
           <input type="hidden" name="ids" value={chosen.map(toId).join(' ')} />
           <input type="hidden" name="filter" value={filter} />
-          {this.confirmations.renderProof(request, refused)}
+          {await this.confirmations.renderProof(request, refused)}
         </Form>
         <p>
           <a href={toAddress(address, this.readFilter(filter))}>Back to the list</a>
@@ -400,7 +400,7 @@ export abstract class ResourcePages<
       `New ${noun}`,
       <Form session={getSession(request)} action={address} submit={submit} fields={filled}>
         {refused && <FormError refused={refused} fields={fields} />}
-        {this.confirmations.renderProof(request, refused)}
+        {await this.confirmations.renderProof(request, refused)}
       </Form>,
     );
   }
@@ -477,7 +477,7 @@ export abstract class ResourcePages<
         <p role="note">
           {effect} {use}
         </p>
-        {!isHarmless && this.confirmations.renderProof(request, refused)}
+        {!isHarmless && (await this.confirmations.renderProof(request, refused))}
       </Form>,
       [{ address: this.toAddressOf(resource), name: toName(resource) }],
     );
