@@ -26,13 +26,19 @@ const LOCAL_PARTS = {
 
 export type Kind = keyof typeof LOCAL_PARTS;
 
+export interface TimedRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: object;
+}
+
 /** A route, and the pairs of kinds that it must not tell apart. */
 export interface Route {
   readonly name: string;
-  readonly path: string;
   readonly status: number;
   readonly pairs: readonly (readonly [Kind, Kind])[];
-  readonly toBody: (kind: Kind, round: number) => object;
+  readonly toRequest: (kind: Kind, round: number) => TimedRequest;
 }
 
 /** The parts of a challenge (src/domain/webauthn/challenges.ts) that a client can read, and so can forge. */
@@ -45,6 +51,7 @@ const NODE = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall
 const enrolment = z.object({ secret: z.string() });
 const challenged = z.object({ challenge: z.string() });
 
+type Bearer = Readonly<Record<'Authorization', string>>;
 type Ids = Readonly<Record<Kind, readonly string[]>>;
 
 /** Makes the accounts, and returns the routes. */
@@ -64,7 +71,8 @@ export async function prepareRoutes(service: FuzzedService, client: Client): Pro
   const challenge = await setup.readChallenge(emailOf('factor', 0), ids.factor[0] ?? '');
   const codes = await setup.issueCodes();
   await withClient(service.databaseUrl, (database) => database.query('UPDATE node_enrolments SET expires_at = now()'));
-  return [...toRoutes({ ...ids, unknown: ids.active.map(toUnknownId) }, challenge), toEnrolRoute(codes)];
+  const routes = toRoutes({ ...ids, unknown: ids.active.map(toUnknownId) }, challenge);
+  return [...routes, toEnrolRoute(codes), ...(await setup.makeHouseholdRoutes())];
 }
 
 function toRoutes(ids: Ids, challenge: Buffer): readonly Route[] {
@@ -76,39 +84,34 @@ function toRoutes(ids: Ids, challenge: Buffer): readonly Route[] {
   return [
     {
       name: 'login',
-      path: '/api/v0/auth/login',
       status: 401,
       pairs: [...toPairs('unknown', 'active', 'disabled', 'factor'), ...toPairs('active', 'disabled', 'factor')],
-      toBody: toCredentials,
+      toRequest: post('/api/v0/auth/login', toCredentials),
     },
     {
       name: 'reset',
-      path: '/api/v0/auth/password-reset',
       status: 202,
       pairs: toPairs('unknown', 'active', 'disabled', 'factor'),
-      toBody: toLinkRequest,
+      toRequest: post('/api/v0/auth/password-reset', toLinkRequest),
     },
     {
       name: 'verification',
-      path: '/api/v0/auth/email-verification',
       status: 202,
       pairs: [...toPairs('unknown', 'active', 'verified', 'disabled'), ['active', 'verified']],
-      toBody: toLinkRequest,
+      toRequest: post('/api/v0/auth/email-verification', toLinkRequest),
     },
     {
       // Registration reveals by design that an address is taken, but must not reveal which kind of account has it.
       name: 'registration',
-      path: '/api/v0/auth/register',
       status: 409,
       pairs: toPairs('active', 'verified', 'disabled', 'factor'),
-      toBody: (kind, round) => ({ email: emailOf(kind, round), password: PASSWORD }),
+      toRequest: post('/api/v0/auth/register', (kind, round) => ({ email: emailOf(kind, round), password: PASSWORD })),
     },
     {
       name: 'challenge',
-      path: '/api/v0/auth/login/second-factor',
       status: 401,
       pairs: [...toPairs('unknown', 'active', 'disabled', 'factor'), ['active', 'factor']],
-      toBody: toForgedAnswer,
+      toRequest: post('/api/v0/auth/login/second-factor', toForgedAnswer),
     },
   ];
 }
@@ -121,11 +124,32 @@ function toEnrolRoute(expired: readonly string[]): Route {
   };
   return {
     name: 'enrolment',
-    path: '/api/v0/nodes/enrol',
     status: 404,
     pairs: toPairs('unknown', 'disabled', 'active'),
-    toBody: (kind, round) => ({ code: (toCode[kind] ?? generateCode)(round) }),
+    toRequest: post('/api/v0/nodes/enrol', (kind, round) => ({ code: (toCode[kind] ?? generateCode)(round) })),
   };
+}
+
+/**
+ * Routes of a household for a user who is no member. Here `active` stands for a household of somebody else, and
+ * `unknown` for an id that no household has.
+ */
+function toHouseholdRoutes(headers: Bearer, householdIds: readonly string[]): readonly Route[] {
+  const ids: Partial<Ids> = { active: householdIds, unknown: householdIds.map(toUnknownId) };
+  return ['', '/members', '/invitations', '/nodes'].map((rest) => ({
+    name: `household${rest}`,
+    status: 404,
+    pairs: toPairs('unknown', 'active'),
+    toRequest: (kind, round) => ({
+      method: 'GET',
+      path: `/api/v0/households/${ids[kind]?.[round % ACCOUNTS]}${rest}`,
+      headers,
+    }),
+  }));
+}
+
+function post(path: string, toBody: (kind: Kind, round: number) => object): Route['toRequest'] {
+  return (kind, round) => ({ method: 'POST', path, body: toBody(kind, round) });
 }
 
 /** @returns the kinds of the pairs, each once */
@@ -160,13 +184,26 @@ class Setup {
     return codes;
   }
 
+  /** One account has the households, and another one asks for them. */
+  async makeHouseholdRoutes(): Promise<readonly Route[]> {
+    const owner = await this.logIn(emailOf('active', 0));
+    const ids: string[] = [];
+    for (let number = 0; number < ACCOUNTS; number += 1)
+      ids.push(created.parse(await this.call('POST', '/api/v0/households', { name: 'home' }, owner)).id);
+    return toHouseholdRoutes(await this.logIn(emailOf('active', 1)), ids);
+  }
+
   /** Adds a confirmed authenticator app, so that a login needs a code. */
   async enrolTotp(email: string): Promise<void> {
-    const tokens = await this.call('POST', '/api/v0/auth/login', { email, password: PASSWORD });
-    const bearer = { Authorization: `Bearer ${tokenPair.parse(tokens).access_token}` };
+    const bearer = await this.logIn(email);
     const body = { password: PASSWORD };
     const { secret } = enrolment.parse(await this.call('POST', '/api/v0/users/me/totp', body, bearer));
     await this.call('POST', '/api/v0/users/me/totp/confirm', { code: new TOTP({ secret }).generate() }, bearer);
+  }
+
+  private async logIn(email: string): Promise<Bearer> {
+    const tokens = await this.call('POST', '/api/v0/auth/login', { email, password: PASSWORD });
+    return { Authorization: `Bearer ${tokenPair.parse(tokens).access_token}` };
   }
 
   /**
