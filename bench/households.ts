@@ -1,15 +1,18 @@
 // What households cost: the hot routes over two databases of 300,000 users in turn, one without a household and one
 // with 100,000 households of three members each. The users who ask are members of three households in the second one.
+// The service over the first one may be that of another checkout.
+import { join } from 'node:path';
 import { ApiClient } from '../tools/api-client.js';
 import { withClient } from '../tools/postgres.js';
 import { createOwnRequests, type HttpRequest } from './loads.js';
 import { measure, type Contestant, type MeasureOptions, type Sample } from './measure.js';
 import { populate } from './population.js';
-import { createRefreshing, toAppRequest, toNodeRequest, toUserRequest } from './requests.js';
+import { createRefreshing, toAppRequest, toLoginRequest, toNodeRequest, toUserRequest } from './requests.js';
 import type { Testbed } from './testbed.js';
 
 const HOUSEHOLDS = 100_000;
 const MEMBERS_EACH = 3;
+const VARIABLES = { BCRYPT_COST: '4' };
 const DATABASES = { none: 0, many: HOUSEHOLDS } as const;
 /** The promise: a validation of a user's token within 10 %, and every other route within 3 %. */
 const MAX_RATIO_OF_USER = 1.1;
@@ -29,9 +32,15 @@ const FILL_MEMBERS = `INSERT INTO household_members (household_id, user_id, role
     ON person.number = CASE WHEN household.number < cardinality($1) THEN (household.number + place) % cardinality($1)
       ELSE household.number * ${MEMBERS_EACH} + place - cardinality($1) * ${MEMBERS_EACH - 1} END`;
 
+interface HouseholdsOptions extends MeasureOptions {
+  /** The folder of another checkout, built, whose service is measured without households; undefined: this one's. */
+  readonly against?: string | undefined;
+}
+
 /** Prints the routes, with the ratio of both databases in CPU time and in time for an answer. */
-export async function measureHouseholds(testbed: Testbed, options: MeasureOptions): Promise<void> {
-  const none = await makeRoutes(testbed, 'none');
+export async function measureHouseholds(testbed: Testbed, options: HouseholdsOptions): Promise<void> {
+  const { against } = options;
+  const none = await makeRoutes(testbed, 'none', against && join(against, 'dist', 'service', 'main.js'));
   const many = await makeRoutes(testbed, 'many');
   // Each route follows itself, so that both are measured while the machine is alike.
   const results = await measure(
@@ -55,11 +64,11 @@ function printRoute(name: string, none: Sample, many: Sample): void {
   );
 }
 
-async function makeRoutes(testbed: Testbed, database: keyof typeof DATABASES): Promise<Contestant[]> {
+async function makeRoutes(testbed: Testbed, database: keyof typeof DATABASES, script?: string): Promise<Contestant[]> {
   await withClient(testbed.database.url(), (client) => client.query(`CREATE DATABASE ${database}`));
-  const service = await testbed.startService({ BCRYPT_COST: '4' }, database);
-  const client = new ApiClient(service.url, testbed.secrets.ADMIN_API_KEY);
-  const known = await populate(client);
+  const first = await testbed.startService(VARIABLES, database, script);
+  const known = await populate(new ApiClient(first.url, testbed.secrets.ADMIN_API_KEY));
+  await first.stop();
   await withClient(testbed.database.url(database), async (connection) => {
     await connection.query(FILL_USERS, [HOUSEHOLDS * MEMBERS_EACH]);
     if (DATABASES[database] > 0) {
@@ -71,6 +80,9 @@ async function makeRoutes(testbed: Testbed, database: keyof typeof DATABASES): P
     await connection.query('VACUUM ANALYZE');
     await connection.query('CHECKPOINT');
   });
+  // Started again, so that it finds the rows as after any start, and has not worked on what made them.
+  const service = await testbed.startService(VARIABLES, database, script);
+  const client = new ApiClient(service.url, testbed.secrets.ADMIN_API_KEY);
   const make = <Item>(name: string, items: readonly Item[], toRequest: (item: Item) => HttpRequest): Contestant =>
     createOwnRequests(
       `${database}: ${name}`,
@@ -87,5 +99,6 @@ async function makeRoutes(testbed: Testbed, database: keyof typeof DATABASES): P
     make('validate-app', known.apps, ({ app_id, app_key }) => toAppRequest(app_id, app_key)),
     make('users/{id} (bearer)', known.bearers, ({ userId, token }) => toUserRequest(userId, token)),
     createRefreshing(`${database}: refresh`, service, client, known),
+    make('login', known.people, toLoginRequest),
   ];
 }

@@ -18,12 +18,13 @@ import { measureWorkers } from './workers.js';
 const USAGE = `Usage: npm run bench -- [--seconds N] [--rounds N] [--only NAME]... [--workers] [--scale]
                           [--profile FOLDER] [--json]
        npm run bench -- polls [--profile FOLDER]
-       npm run bench -- households [--seconds N] [--rounds N]
+       npm run bench -- households [--against FOLDER] [--seconds N] [--rounds N]
 
   polls         only fleets of 1,000 and 10,000 verifiers that poll two replicas, and what one
                 call costs: about three minutes
   households    only hot routes without households, and with 100,000 of three members each
 
+  --against F   the service without households is the one that was built in the checkout F
   --seconds N   length of one measurement (default 4)
   --rounds N    number of measurements of each, in turn; the median counts (default 3)
   --only NAME   measure only contestants with NAME in their name; may be repeated
@@ -45,6 +46,7 @@ const options = readCommandLine(USAGE, () => {
       workers: { type: 'boolean', default: false },
       scale: { type: 'boolean', default: false },
       profile: { type: 'string' },
+      against: { type: 'string' },
       json: { type: 'boolean', default: false },
     },
   });

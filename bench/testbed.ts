@@ -27,6 +27,7 @@ export interface Target {
 
 export interface Service extends Target {
   readonly metricsUrl: string;
+  stop(): Promise<unknown>;
 }
 
 /** One PostgreSQL, and the measured processes that use it. */
@@ -46,13 +47,16 @@ export class Testbed {
     return new Testbed(database, cleanup, profiles);
   }
 
-  /** Starts the service with its defaults. */
-  async startService(variables: Variables = {}, databaseName = 'postgres'): Promise<Service> {
+  /**
+   * Starts the service with its defaults.
+   * @param script of the service, by default this checkout's
+   */
+  async startService(variables: Variables = {}, databaseName = 'postgres', script = SERVICE_SCRIPT): Promise<Service> {
     const metricsPort = await claimPort();
     const profiling = this.profiles === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${resolve(this.profiles)}`];
     const server = new ServerProcess(await claimPort(), {
       cleanup: this.cleanup,
-      script: SERVICE_SCRIPT,
+      script,
       flags: [...SERVICE_FLAGS, ...profiling],
       variables: {
         ...productionVariables(this.database.url(databaseName), this.secrets),
@@ -66,7 +70,7 @@ export class Testbed {
     // A process writes its profile only on a normal exit.
     if (this.profiles !== undefined) this.cleanup.defer(() => server.stop());
     const { url, pid } = await server.start();
-    return { url, pid, metricsUrl: `http://127.0.0.1:${metricsPort}/metrics` };
+    return { url, pid, metricsUrl: `http://127.0.0.1:${metricsPort}/metrics`, stop: () => server.stop() };
   }
 
   /** The process whose children are PostgreSQL's backends. */
