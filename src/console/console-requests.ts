@@ -4,8 +4,9 @@ import type { VNode } from 'preact';
 import { refuseHostileText } from '../foundation/http/validation.js';
 import { ProblemException, problems } from '../foundation/problems/problems.js';
 import { toAddress } from './addresses.js';
-import type { RefusedForm } from './fields.js';
-import { readMoments } from './moments.js';
+import type { Unvalidated } from './admin-api.js';
+import { splitWords, type FieldProps, type RefusedForm } from './fields.js';
+import { readMoments, resolveMoment } from './moments.js';
 import type { PageSession } from './navigation.js';
 import { setPageHeaders } from './page.js';
 
@@ -89,4 +90,31 @@ export function refuseOutdated(request: Request, updatedAt: string | undefined):
   if (readFields(request).seen === updatedAt) return;
   const advice = 'Another call changed it after you opened the page. Nothing was done: look at it again, and decide.';
   throw new ConsoleRefusalError(409, 'Changed meanwhile', advice);
+}
+
+export const listMoments = (fields: readonly FieldProps[]): string[] =>
+  fields.filter(({ type }) => type === 'moment').map(({ name }) => name);
+
+/** @returns the fields that differ from the values in the form, and the required ones; an emptied one is null */
+export function readChanges(request: Request, fields: readonly FieldProps[]): Unvalidated {
+  const { timeZone } = getSession(request);
+  const sent = readMoments(listMoments(fields), readFields(request), timeZone);
+  const entries = fields.map((field) => {
+    const { name, type, isList, isRequired } = field;
+    const given = sent[name] ?? '';
+    const text = type === 'password' ? given : given.trim();
+    if (isSame(text, field) && (text === '' || !isRequired)) return [name, undefined];
+    if (text === '') return [name, null];
+    if (isList) return [name, splitWords(text)];
+    if (type === 'moment') return [name, resolveMoment(text)];
+    return [name, type === 'number' ? Number(text) : text];
+  });
+  return Object.fromEntries(entries) as Unvalidated;
+}
+
+/** Whether a form sent what a field showed: check boxes may change the order of a list, a calendar shows whole seconds. */
+function isSame(text: string, { value = '', type, isList }: FieldProps): boolean {
+  if (isList) return splitWords(text).toSorted().join() === splitWords(value).toSorted().join();
+  if (type === 'moment') return text.slice(0, 19) === value.slice(0, 19);
+  return text === value;
 }

@@ -8,10 +8,12 @@ import { Environment } from '../foundation/config/environment.js';
 import { AdminApi } from './admin-api.js';
 import { Confirmations } from './confirmations.js';
 import { ConsolePages } from './console-pages.js';
+import { readChanges } from './console-requests.js';
 import { mapCredentialTypes, type CredentialType } from './credential-types.js';
 import { Ago, Moment } from './moments.js';
 import { listProperties, showValue, Value } from './properties.js';
-import { ResourcePages, type Description } from './resource-pages.js';
+import { ResourcePages } from './resource-pages.js';
+import type { Description } from './resource-types.js';
 import { Named, Secret } from './copyable.js';
 import type { Cells, FactList } from './tables.js';
 import type { FieldProps } from './fields.js';
@@ -179,7 +181,7 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
 
   protected override async perform(request: Request, id: string, action: string, item: Row): Promise<VNode | string> {
     if (action !== 'rotate') return super.perform(request, id, action, item);
-    const body = this.readBody(request, this.findAction(action).fields?.(item) ?? []);
+    const body = readChanges(request, this.findAction(action).fields?.(item) ?? []);
     return this.renderIssued(await this.type.routes(this.api.bindTo(request)).rotate(request, id, body));
   }
 

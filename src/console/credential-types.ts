@@ -27,7 +27,7 @@ import { DEFAULT_OVERLAP_HOURS } from '../foundation/config/limits.js';
 import type { AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
 import { PAST_USES, SOON } from './moments.js';
 import { listFields, showValue, toLabel } from './properties.js';
-import type { ActionRoute, BulkRoute, ResourceRoutes, ResourceType } from './resource-pages.js';
+import type { ActionRoute, BulkRoute, ResourceRoutes, ResourceType } from './resource-types.js';
 import type { FieldProps } from './fields.js';
 
 interface CredentialRoutes<Row, Issued extends Row> extends ResourceRoutes<Row, Issued> {

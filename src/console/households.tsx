@@ -13,7 +13,8 @@ import { getSession, keepForm, readFields, refuseOutdated } from './console-requ
 import { ReadsOnly } from './console.guard.js';
 import { State } from './credential-pages.js';
 import { ENROLMENTS_ADDRESS } from './enrolment-pages.js';
-import { ResourcePages, type Description, type ResourceType } from './resource-pages.js';
+import { ResourcePages } from './resource-pages.js';
+import type { Description, ResourceType } from './resource-types.js';
 import { Ago, Moment } from './moments.js';
 import { toLabel } from './properties.js';
 import { fillFields } from './fields.js';

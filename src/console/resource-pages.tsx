@@ -5,144 +5,60 @@
  */
 import { Get, Param, Post, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
-import type { ComponentChildren, VNode } from 'preact';
+import type { VNode } from 'preact';
 import { isId } from '../foundation/common/ids.js';
-import type { OperatorScope } from '../foundation/common/names.js';
-import { DESCENDING } from '../foundation/http/page.dto.js';
 import { ProblemException, problems, refuseField } from '../foundation/problems/problems.js';
-import type { AdminApi, AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
-import type { Confirmations } from './confirmations.js';
-import { getSession, keepForm, readFields, readFilters, refuseOutdated, type Fields } from './console-requests.js';
-import { ReadsOnly } from './console.guard.js';
-import { readEvents, Timeline } from './audit.js';
-import { Ago, readMoments, resolveMoment, resolveMoments } from './moments.js';
-import type { OfferedPage } from './navigation.js';
-import { showValue, toLabel } from './properties.js';
-import { Facts, Pager, Table } from './tables.js';
-import { fillFields, splitWords } from './fields.js';
-import { Filters, Form, FormError, SearchForm, SearchPager } from './forms.js';
-import { Id } from './copyable.js';
-import { Page, sendPage, setPageHeaders } from './page.js';
 import { toAddress } from './addresses.js';
-import type { Cells, Column, FactList, RowGroup } from './tables.js';
-import type { FieldProps, RefusedForm } from './fields.js';
-
-export type ActionRoute = AdminRoute<[request: Request, id: string, body: Unvalidated], unknown>;
-
-export interface Action<Resource> {
-  readonly title: string;
-  readonly effect: string;
-  readonly route: (api: AdminRoutes) => ActionRoute;
-  /** What the call sends besides the fields. */
-  readonly body?: Unvalidated;
-  /** Whether the operator has to type the name to confirm. */
-  readonly asksForName?: boolean;
-  /** Only for an action that shows no secret, grants nothing and does little harm: all others need a fresh proof. */
-  readonly isHarmless?: boolean;
-  readonly fields?: (resource: Resource) => readonly FieldProps[];
-}
-
-export type BulkRoute = AdminRoute<[request: Request, body: Unvalidated], { revoked: string[] }>;
-
-export interface BulkAction<Resource> {
-  /** Its name in the address of the page that follows. */
-  readonly name: string;
-  readonly title: string;
-  /** What was done, as a participle: it follows the number of the resources. */
-  readonly done: string;
-  readonly effect: string;
-  /** Undefined when the API has none for this type. */
-  readonly route: (api: AdminRoutes) => BulkRoute | undefined;
-  readonly isPossible: (resource: Resource) => boolean;
-  readonly lastUse: (resource: Resource) => string | null;
-}
-
-type ListRoute<Resource> = AdminRoute<[query: Unvalidated], { items: Resource[]; next_cursor: string | null }>;
-
-export interface ResourceRoutes<Resource, Issued extends Resource> {
-  readonly list: ListRoute<Resource>;
-  /** A list whose filters are sent as a form. */
-  readonly search?: ListRoute<Resource>;
-  readonly find: AdminRoute<[id: string], Resource>;
-  /** Undefined when operators cannot issue this type. */
-  readonly issue?: AdminRoute<[request: Request, body: Unvalidated], Issued>;
-}
-
-/** One type of resources, as the operators' API has them. */
-export interface ResourceType<Resource, Issued extends Resource = Resource> {
-  readonly address: string;
-  readonly title: string;
-  readonly noun: string;
-  /** The scope of its routes. */
-  readonly scope: OperatorScope;
-  readonly routes: (api: AdminRoutes) => ResourceRoutes<Resource, Issued>;
-  readonly filters: readonly FieldProps[];
-  /** The fields of the form for a new one. */
-  readonly fields: readonly FieldProps[];
-  readonly submit: string;
-  /** The columns of the list after the name. */
-  readonly head: readonly string[];
-  /** The orders of the API, by the columns that have them. The first one is that of the list. */
-  readonly orders?: Readonly<Record<string, string>>;
-  readonly actions: Readonly<Record<string, Action<Resource>>>;
-  /** The titles of actions on its parts, by their names in the address of the page that follows. */
-  readonly partActions?: Readonly<Record<string, string>>;
-  /** The bulk action. */
-  readonly bulk?: BulkAction<Resource>;
-  readonly nameLabel: string;
-  /** The filter of the list by which its rows are grouped. */
-  readonly groupedBy?: keyof Resource & string;
-  /** The address of the pages of what the rows are grouped by. */
-  readonly groupAddress?: string;
-  readonly toId: (resource: Resource) => string;
-  readonly toName: (resource: Resource) => string;
-}
-
-const DAY_MS = 86_400_000;
-/** Puts lamp 2 before lamp 10. */
-const NATURAL = new Intl.Collator('en', { numeric: true });
-/** The resources that the page of a bulk action names; it counts the others. */
-const MAX_NAMED = 10;
-
-function countNouns(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`;
-}
-
-const listMoments = (fields: readonly FieldProps[]): string[] =>
-  fields.filter(({ type }) => type === 'moment').map(({ name }) => name);
-
-/** Whether a form sent what a field showed: check boxes may change the order of a list, a calendar shows whole seconds. */
-function isSame(text: string, { value = '', type, isList }: FieldProps): boolean {
-  if (isList) return splitWords(text).toSorted().join() === splitWords(value).toSorted().join();
-  if (type === 'moment') return text.slice(0, 19) === value.slice(0, 19);
-  return text === value;
-}
-
-function Choice({ id, name }: { id: string; name: string }): VNode {
-  return <input type="checkbox" name="ids" value={id} aria-label={`Choose ${name}`} />;
-}
+import type { AdminApi } from './admin-api.js';
+import { readEvents, Timeline } from './audit.js';
+import { BulkActions } from './bulk-actions.js';
+import type { Confirmations } from './confirmations.js';
+import {
+  getSession,
+  keepForm,
+  listMoments,
+  readChanges,
+  readFields,
+  readFilters,
+  refuseOutdated,
+  type Fields,
+} from './console-requests.js';
+import { ReadsOnly } from './console.guard.js';
+import { Id } from './copyable.js';
+import { fillFields, type FieldProps, type RefusedForm } from './fields.js';
+import { Filters, Form, FormError, SearchForm, SearchPager } from './forms.js';
+import { resolveMoments } from './moments.js';
+import type { OfferedPage } from './navigation.js';
+import { Page, sendPage, setPageHeaders } from './page.js';
+import { getOrder, renderResourceTable } from './resource-table.js';
+import {
+  toAddressOf,
+  type Action,
+  type Description,
+  type ListRoute,
+  type ResourceRoutes,
+  type ResourceType,
+} from './resource-types.js';
+import { Facts, Pager, type Cells } from './tables.js';
 
 interface ActionAddress {
   readonly id: string;
   readonly action: string;
 }
 
-export interface Description {
-  readonly facts: FactList;
-  /** Shows in numbers who would notice an action. */
-  readonly use: ComponentChildren;
-  readonly more?: VNode;
-}
-
 export abstract class ResourcePages<
   Resource extends { readonly created_at: string; readonly updated_at?: string },
   Issued extends Resource,
 > {
+  private readonly bulk: BulkActions<Resource>;
+
   constructor(
     protected readonly api: AdminApi,
     protected readonly type: ResourceType<Resource, Issued>,
     protected readonly confirmations: Confirmations,
-  ) {}
+  ) {
+    this.bulk = new BulkActions(api, type, confirmations);
+  }
 
   protected abstract toCells(resource: Resource): Cells;
   protected abstract describe(request: Request, id: string, resource: Resource): Promise<Description>;
@@ -162,7 +78,7 @@ export abstract class ResourcePages<
     list: ListRoute<Resource>,
   ): Promise<void> {
     const { done, count, ...typed } = asked;
-    const { address, title, noun, filters, toName } = this.type;
+    const { address, title, noun, filters } = this.type;
     const session = getSession(request);
     const moments = listMoments(filters);
     const query = readFilters(request, address, moments, typed);
@@ -174,10 +90,10 @@ export abstract class ResourcePages<
     }
     const { search, issue } = this.getRoutes(request);
     keepForm(request, (refused) => this.renderSearch(request, query, refused));
-    const page = await list({ ...resolveMoments(moments, query), sort: this.getOrder(query) });
-    const items = this.isGrouped(query)
-      ? page.items.toSorted((one, other) => NATURAL.compare(toName(one), toName(other)))
-      : page.items;
+    const { items, next_cursor } = await list({ ...resolveMoments(moments, query), sort: getOrder(this.type, query) });
+    const choices = this.bulk.listChoices(request, items);
+    const toCells = (resource: Resource): Cells => this.toCells(resource);
+    const table = await renderResourceTable(this.api.names, this.type, { query, items, choices, toCells });
     this.send(
       response,
       title,
@@ -189,69 +105,14 @@ export abstract class ResourcePages<
           </p>
         )}
         {await this.renderFilters(request, query)}
-        {await this.renderTable(request, query, items)}
+        {this.bulk.renderChoices(request, query, choices, table)}
         {search ? (
-          <SearchPager session={session} action={`${address}/search`} query={query} next={page.next_cursor} />
+          <SearchPager session={session} action={`${address}/search`} query={query} next={next_cursor} />
         ) : (
-          <Pager address={address} query={query} next={page.next_cursor} />
+          <Pager address={address} query={query} next={next_cursor} />
         )}
       </>,
     );
-  }
-
-  /** @returns the list, with a check box for each row that the bulk action may change */
-  private async renderTable(request: Request, query: Fields, items: readonly Resource[]): Promise<VNode> {
-    const { address, title, head, groupedBy, bulk, toId, toName } = this.type;
-    const groups = groupedBy && this.isGrouped(query) ? await this.nameGroups(groupedBy, items) : undefined;
-    const possible = new Set(bulk?.route(this.api.bindTo(request))?.isAllowed ? items.filter(bulk.isPossible) : []);
-    const rows = items.map((resource) => [
-      ...(possible.size > 0 ? [possible.has(resource) && <Choice id={toId(resource)} name={toName(resource)} />] : []),
-      <a href={this.toAddressOf(resource)}>
-        <bdi>{toName(resource)}</bdi>
-      </a>,
-      ...this.toCells(resource),
-    ]);
-    const columns = [...(possible.size > 0 ? ['Choose'] : []), ...this.listColumns(query, ['Name', ...head])];
-    const table = <Table caption={title} head={columns} rows={rows} groups={groups} />;
-    if (!bulk || possible.size === 0) return table;
-    const form = { session: getSession(request), action: `${address}/choose`, layout: 'many' };
-    const filter = <input type="hidden" name="filter" value={toAddress('', { ...query, cursor: undefined })} />;
-    return (
-      <>
-        <Form {...form} submit={`${bulk.title} the chosen ones …`}>
-          {filter}
-          {table}
-        </Form>
-        <Form {...form} submit={`${bulk.title} all ${possible.size} of this page …`} look="outline secondary">
-          {filter}
-          <input type="hidden" name="ids" value={[...possible].map(toId).join(' ')} />
-        </Form>
-      </>
-    );
-  }
-
-  private getOrder(query: Fields): string | undefined {
-    return query.sort ?? Object.values(this.type.orders ?? {})[0];
-  }
-
-  /** Whether the rows of a group follow each other, also from page to page. */
-  private isGrouped(query: Fields): boolean {
-    return this.type.groupedBy !== undefined && this.getOrder(query)?.replace(DESCENDING, '') === this.type.groupedBy;
-  }
-
-  /** @returns the columns, with links to the other orders of the list */
-  private listColumns(query: Fields, texts: readonly string[]): Column[] {
-    const { address, orders = {}, groupedBy } = this.type;
-    return texts.map((text) => {
-      const name = orders[text];
-      // A searched part of an e-mail address must not stand in the address of a page.
-      if (name === undefined || query.search) return text;
-      const now = this.getOrder(query);
-      const order = now === name ? 'ascending' : now === name + DESCENDING ? 'descending' : undefined;
-      const sort = order === 'ascending' ? name + DESCENDING : name;
-      const shown = name === groupedBy ? `${toLabel(name)}, ${text.toLowerCase()}` : text;
-      return { text: shown, order, address: toAddress(address, { ...query, cursor: undefined, sort }) };
-    });
   }
 
   /** Asks for confirmation of the bulk action. It changes nothing, so a reload may send it again. */
@@ -262,113 +123,16 @@ export abstract class ResourcePages<
   }
 
   private async renderBulk(request: Request, refused?: RefusedForm): Promise<VNode> {
-    const { address, noun, toId } = this.type;
-    const bulk = this.findBulk(request);
-    const { filter = '' } = readFields(request);
-    const chosen = (await this.findChosen(request)).filter(bulk.isPossible);
-    const count = countNouns(chosen.length, noun);
-    if (chosen.length === 0)
-      return this.render(
-        request,
-        bulk.title,
-        <>
-          <p role="alert">
-            Choose at least one {noun} in the list: those that can be {bulk.done} have a check box.
-          </p>
-          <p>
-            <a href={address}>Back to the list</a>
-          </p>
-        </>,
-      );
-    return this.render(
-      request,
-      `${bulk.title} ${count}`,
-      <>
-        {refused && <FormError refused={refused} fields={[]} />}
-        {await this.describeChosen(chosen, bulk)}
-        <Form session={getSession(request)} action={`${address}/chosen`} submit={`${bulk.title} ${count}`}>
-          <input type="hidden" name="ids" value={chosen.map(toId).join(' ')} />
-          <input type="hidden" name="filter" value={filter} />
-          {await this.confirmations.renderProof(request, refused)}
-        </Form>
-        <p>
-          <a href={toAddress(address, this.readFilter(filter))}>Back to the list</a>
-        </p>
-      </>,
-    );
-  }
-
-  /** Says how many there are, names the first ones, and shows who would notice. */
-  private async describeChosen(
-    chosen: readonly Resource[],
-    { effect, lastUse }: Pick<BulkAction<Resource>, 'effect' | 'lastUse'>,
-  ): Promise<VNode> {
-    const { groupedBy, toName } = this.type;
-    const named = chosen.slice(0, MAX_NAMED);
-    const groups = groupedBy && (await this.nameGroups(groupedBy, named));
-    const dayAgo = new Date(Date.now() - DAY_MS).toISOString();
-    const used = chosen.filter((each) => (lastUse(each) ?? '') > dayAgo).length;
-    return (
-      <>
-        <p role="note">
-          {effect} Used in the last 24 hours: {used} of {chosen.length}.
-        </p>
-        <ul>
-          {named.map((each, index) => (
-            <li>
-              <a href={this.toAddressOf(each)}>
-                <bdi>{toName(each)}</bdi>
-              </a>
-              {groups?.[index] && `, ${groups[index].text} (${groups[index].id})`}, last used:{' '}
-              <Ago at={lastUse(each)} />
-            </li>
-          ))}
-          {chosen.length > MAX_NAMED && <li>and {chosen.length - MAX_NAMED} more</li>}
-        </ul>
-      </>
-    );
+    const { title, content } = await this.bulk.renderQuestion(request, refused);
+    return this.render(request, title, content);
   }
 
   @Post('chosen')
   async actOnChosen(@Req() request: Request, @Res() response: Response): Promise<void> {
-    const { name, route } = this.findBulk(request);
     keepForm(request, (refused) => this.renderBulk(request, refused));
-    await this.confirmations.requireProof(request);
-    const { ids = '', filter = '' } = readFields(request);
-    const { revoked } = await route(request, { ids: splitWords(ids) });
+    const next = await this.bulk.perform(request);
     setPageHeaders(response);
-    const after = { ...this.readFilter(filter), done: name, count: String(revoked.length) };
-    response.redirect(303, toAddress(this.type.address, after));
-  }
-
-  /** Reads them one by one, so that a long list takes one connection of the pool. Unknown ids are left out. */
-  private async findChosen(request: Request): Promise<Resource[]> {
-    const { find } = this.getRoutes(request);
-    const chosen: Resource[] = [];
-    for (const id of new Set(splitWords(readFields(request).ids ?? ''))) {
-      const isUnknown = (error: unknown) => error instanceof ProblemException && error.problem === problems.notFound;
-      const found = await find(id).catch((error: unknown) => {
-        if (!isUnknown(error)) throw error;
-      });
-      if (found) chosen.push(found);
-    }
-    return chosen;
-  }
-
-  /** @returns the filters of the list from which the resources were chosen */
-  private readFilter(filter: string): Fields {
-    const sent = new URLSearchParams(filter.replace(/^[?]/, ''));
-    return Object.fromEntries(
-      ['sort', ...this.type.filters.map(({ name }) => name)].map((name) => [name, sent.get(name) ?? undefined]),
-    );
-  }
-
-  /** @throws {ProblemException} not_found when the resource has no bulk action */
-  private findBulk(request: Request): Omit<BulkAction<Resource>, 'route'> & { readonly route: BulkRoute } {
-    const { bulk } = this.type;
-    const route = bulk?.route(this.api.bindTo(request));
-    if (!bulk || !route) throw new ProblemException(problems.notFound);
-    return { ...bulk, route };
+    response.redirect(303, next);
   }
 
   /** @returns the list's page without the list, for filters that were refused */
@@ -410,7 +174,7 @@ export abstract class ResourcePages<
     keepForm(request, (refused) => this.renderNew(request, refused));
     const issue = this.getIssueRoute(request);
     await this.confirmations.requireProof(request);
-    const result = this.renderIssued(await issue(request, this.readBody(request, this.listNewFields())));
+    const result = this.renderIssued(await issue(request, readChanges(request, this.listNewFields())));
     const next = typeof result === 'string' ? toAddress(result, { done: 'new' }) : result;
     this.sendResult(response, `New ${this.type.noun}`, next);
   }
@@ -504,7 +268,7 @@ export abstract class ResourcePages<
   /** @returns a page that is shown once, or the address of the next page */
   protected async perform(request: Request, id: string, action: string, resource: Resource): Promise<VNode | string> {
     const { route, body, fields } = this.findAction(action);
-    const sent = this.readBody(request, fields?.(resource) ?? []);
+    const sent = readChanges(request, fields?.(resource) ?? []);
     await route(this.api.bindTo(request))(request, id, { ...body, ...sent });
     return this.toAddressOf(resource);
   }
@@ -520,17 +284,7 @@ export abstract class ResourcePages<
   }
 
   protected toAddressOf(resource: Resource): string {
-    return `${this.type.address}/${this.type.toId(resource)}`;
-  }
-
-  /** @returns the headings of rows that have the same value of a field, with the address of their list */
-  private async nameGroups(field: keyof Resource & string, items: readonly Resource[]): Promise<RowGroup[]> {
-    const ids = items.map((resource) => showValue(resource[field]));
-    const names = await this.api.names.findNames(ids);
-    return ids.map((id) => {
-      const text = `${toLabel(field)} ${names.get(id) ?? 'without a name'}`;
-      return { id, text, address: toAddress(this.type.address, { [field]: id }) };
-    });
+    return toAddressOf(this.type, resource);
   }
 
   protected getRoutes(request: Request): ResourceRoutes<Resource, Issued> {
@@ -542,23 +296,6 @@ export abstract class ResourcePages<
     const { issue } = this.getRoutes(request);
     if (!issue) throw new ProblemException(problems.notFound);
     return issue;
-  }
-
-  /** @returns the fields that differ from the values in the form, and the required ones; an emptied one is null */
-  protected readBody(request: Request, fields: readonly FieldProps[]): Unvalidated {
-    const { timeZone } = getSession(request);
-    const sent = readMoments(listMoments(fields), readFields(request), timeZone);
-    const entries = fields.map((field) => {
-      const { name, type, isList, isRequired } = field;
-      const given = sent[name] ?? '';
-      const text = type === 'password' ? given : given.trim();
-      if (isSame(text, field) && (text === '' || !isRequired)) return [name, undefined];
-      if (text === '') return [name, null];
-      if (isList) return [name, splitWords(text)];
-      if (type === 'moment') return [name, resolveMoment(text)];
-      return [name, type === 'number' ? Number(text) : text];
-    });
-    return Object.fromEntries(entries) as Unvalidated;
   }
 
   protected findAction(name: string): Action<Resource> {
@@ -578,17 +315,11 @@ export abstract class ResourcePages<
 
   /** Says on the page that follows what was done. @param done `new`, or the name of an action, as the address has it */
   private renderDone(done: string | undefined, count?: string): VNode | null {
-    const { actions, partActions = {}, noun, bulk } = this.type;
-    if (bulk && done === bulk.name && /^\d{1,3}$/.test(count ?? ''))
-      return (
-        <p role="status">
-          Done: {countNouns(Number(count), noun)} {bulk.done}.
-        </p>
-      );
+    const { actions, partActions = {}, noun } = this.type;
     const titles = Object.entries(actions).map(([name, { title }]) => [name, title] as const);
     const action = new Map([...titles, ...Object.entries(partActions)]).get(done ?? '');
-    if (action === undefined && done !== 'new') return null;
-    return <p role="status">Done: {action ?? `new ${noun}`}.</p>;
+    const text = this.bulk.describeDone(done, count) ?? action ?? (done === 'new' ? `new ${noun}` : undefined);
+    return text === undefined ? null : <p role="status">Done: {text}.</p>;
   }
 
   protected render(request: Request, title: string, content: VNode, above?: readonly OfferedPage[]): VNode {
