@@ -25,7 +25,7 @@ export type StatusCounts = Record<string, number>;
  * session of the caller, or a setting, such as ACCESS_TOKEN_ALGORITHM=ES256.
  */
 const NEEDS_MORE =
-  /(login\/second-factor|login\/enrolment\/totp|invitations\/accept|households\/\{id\}\/enrolments|login\/passkey|\/confirm|totp\/remove|recovery-codes|me\/passkeys|passkeys\/\{id\}(\/remove)?|sessions\/\{id\}|internal\/token)$/;
+  /(login\/second-factor|login\/enrolment\/totp|invitations\/accept|households\/\{id\}\/enrolments|login\/passkey|\/confirm|totp\/remove|recovery-codes|me\/passkeys|passkeys\/\{(passkey_)?id\}(\/remove)?|sessions\/\{id\}|internal\/token)$/;
 
 /** Decides whether the document and the contract allow a response. */
 export class Judge {

@@ -451,6 +451,10 @@ export class ProxiedCalls {
     await this.call({ operation: `PATCH ${path}/{operator_id}`, status: 200, headers, id, body: change });
     await this.call({ operation: `POST ${path}/{operator_id}/rotate`, status: 200, headers, id, body: {} });
     await this.call({ operation: `POST ${path}/{operator_id}/finish-rotation`, status: 204, headers, id });
+    const passkeys = `${path}/{operator_id}/passkeys`;
+    await this.call({ operation: `GET ${passkeys}`, status: 200, headers, id });
+    const unknown = `${id}/${randomUUID()}`;
+    await this.call({ operation: `DELETE ${passkeys}/{passkey_id}`, status: 404, headers, id: unknown });
     await this.call({ operation: `DELETE ${path}/{operator_id}`, status: 204, headers, id });
     await this.call({ operation: `POST ${path}/{operator_id}/rotate`, status: 409, headers, id, body: {} });
   }

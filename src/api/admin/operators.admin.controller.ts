@@ -16,7 +16,9 @@ import type { IssuedCredential } from '../../domain/keys/key-record.js';
 import { createPageResponse, SortField, toPageRequest } from '../../foundation/http/page.dto.js';
 import type { Operator } from '../../domain/operators/operator.entity.js';
 import { OperatorsService, type OperatorChange, type AdminCaller } from '../../domain/operators/operators.service.js';
+import { OperatorPasskeys } from '../../domain/operators/operator-passkeys.service.js';
 import { problems } from '../../foundation/problems/problems.js';
+import { PasskeysResponse } from '../account/passkey.dto.js';
 import {
   describeFinish,
   describeSharedRotation,
@@ -78,7 +80,10 @@ class OperatorPageResponse extends createPageResponse(OperatorResponse) {}
 
 @AdminController('/operators')
 export class OperatorsAdminController {
-  constructor(private readonly operators: OperatorsService) {}
+  constructor(
+    private readonly operators: OperatorsService,
+    private readonly passkeys: OperatorPasskeys,
+  ) {}
 
   @Post()
   @RequireAdmin('operators', {
@@ -150,6 +155,36 @@ export class OperatorsAdminController {
   @RequireAdmin('operators', describeFinish('an operator', problems.exceedsOwnRights))
   async finishOperatorRotation(@Req() request: Request, @Param('operator_id') id: string): Promise<void> {
     await this.operators.finishOperatorRotation(id, toCaller(request));
+  }
+
+  @Get(':operator_id/passkeys')
+  @RequireAdmin('operators', {
+    summary: 'List the passkeys of an operator',
+    description:
+      'The console asks an operator with a passkey for it, beside the key. An operator adds a passkey there; the API ' +
+      'accepts the key alone, because programs call it.',
+    refusals: [problems.notFound],
+    returns: PasskeysResponse,
+  })
+  async listOperatorPasskeys(@Param('operator_id') id: string): Promise<PasskeysResponse> {
+    const operator = await this.operators.keys.requireCredential(id);
+    return PasskeysResponse.from(await this.passkeys.listPasskeys(operator.id));
+  }
+
+  @Delete(':operator_id/passkeys/:passkey_id')
+  @RequireAdmin('operators', {
+    summary: 'Remove a passkey of an operator',
+    description:
+      'For an operator who has lost it. The sessions of the console that began with it end. Without any passkey the ' +
+      'key alone opens the console, so rotate a key that may be stolen too.',
+    refusals: [problems.notFound, problems.exceedsOwnRights],
+  })
+  async removeOperatorPasskey(
+    @Req() request: Request,
+    @Param('operator_id') id: string,
+    @Param('passkey_id') passkeyId: string,
+  ): Promise<void> {
+    await this.operators.removePasskey(id, passkeyId, toCaller(request));
   }
 }
 

@@ -1,9 +1,10 @@
 import { InvalidArgumentError, type Command } from 'commander';
+import type { PasskeysResponse } from '../../api/account/passkey.dto.js';
 import type { IssuedOperatorResponse, OperatorResponse } from '../../api/admin/operators.admin.controller.js';
 import { isId } from '../../foundation/common/ids.js';
 import { EXAMPLES, isOperatorScopeList, OPERATOR_SCOPES, type OperatorScope } from '../../foundation/common/names.js';
 import { addCommand, NEEDS_ADMIN_KEY, parseExpiry } from '../command-options.js';
-import { replaceControlCharacters } from '../tables.js';
+import { formatTable, replaceControlCharacters } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm } from '../terminal.js';
 import type { AdminClient } from './admin-client.js';
 import { addList, addRotate, addUpdate, adviseOnLost, formatIssued, type IssuedType } from './credentials.command.js';
@@ -59,7 +60,32 @@ export function addOperatorsCommands(root: Command): void {
     },
     ({ name }) => `Operator ${name} is revoked.`,
   );
+  addPasskeys(operators);
 }
+
+function addPasskeys(operators: Command): void {
+  const listing = 'List the passkeys that the console asks an operator for beside the key.';
+  addRemote(operators, 'passkeys <operator>', listing, EXAMPLES.operator).answer(
+    async (client, operator: string) =>
+      client.get<PasskeysResponse>(toPasskeys((await findOperator(client, operator)).operator_id)),
+    ({ items }) =>
+      formatTable(['name', 'id', 'is_synced', 'created_at', 'last_used_at'], items, { drop: ['is_synced'] }),
+  );
+  const removal = 'Remove a passkey that an operator has lost. Sessions of the console that began with it end.';
+  const example = `${EXAMPLES.operator} ${EXAMPLES.id}`;
+  addYes(addRemote(operators, 'remove-passkey <operator> <passkey_id>', removal, example)).answer(
+    async (client, operator: string, passkey_id: string, _options: unknown, command: Command) => {
+      const { operator_id, name } = await findOperator(client, operator);
+      const without = 'Without any passkey, the key alone opens the console.';
+      await createConfirm(command)(`This removes a passkey of ${replaceControlCharacters(name)}. ${without}`);
+      await client.delete(`${toPasskeys(operator_id)}/${encodeURIComponent(passkey_id)}`);
+      return { operator_id, passkey_id, name, removed: true };
+    },
+    ({ name }) => `The passkey of ${name} is removed.`,
+  );
+}
+
+const toPasskeys = (id: string): string => `${OPERATORS.path}/${encodeURIComponent(id)}/passkeys`;
 
 /** @throws {CommandFailedError} when no operator has the id, and when none that is not revoked has the name */
 async function findOperator(client: AdminClient, operator: string): Promise<OperatorResponse> {

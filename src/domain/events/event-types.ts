@@ -168,6 +168,8 @@ export const EVENT_MAPPINGS: Readonly<Record<AuditEventName, ToEvents | null>> =
   'admin.operator.rotated': null,
   'admin.operator.rotation_finished': null,
   'admin.operator.revoked': null,
+  'operator.passkey.added': null,
+  'operator.passkey.removed': null,
   'admin.key.refused': null,
   'admin.scope.refused': null,
   'admin.enrolment.issued': null,

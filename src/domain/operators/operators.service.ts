@@ -23,6 +23,7 @@ import { toKeyFilters, type IssuedCredential, type KeyFilter, type KeyKind } fro
 import type { KeyStore } from '../keys/key-store.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { Operator } from './operator.entity.js';
+import { OperatorPasskeys } from './operator-passkeys.service.js';
 import { findPage, type Page, type PageRequest } from '../../foundation/database/page.js';
 
 interface OperatorRow {
@@ -71,6 +72,7 @@ export class OperatorsService {
   constructor(
     @InjectRepository(Operator) private readonly operators: Repository<Operator>,
     @Inject(OPERATOR_KEYS) readonly keys: OperatorKeys,
+    private readonly passkeys: OperatorPasskeys,
     private readonly refusals: CountedRefusals,
     private readonly clock: ComparedClock,
   ) {}
@@ -141,6 +143,12 @@ export class OperatorsService {
   async revokeOperator(id: string, by: AdminCaller): Promise<void> {
     await this.changeOperator(by, id, ({ transaction }, before) =>
       this.keys.revokeKey(before.id, by.actor, transaction),
+    );
+  }
+
+  async removePasskey(id: string, passkeyId: string, by: AdminCaller): Promise<void> {
+    await this.changeOperator(by, id, ({ transaction }, before) =>
+      this.passkeys.removePasskey(before.id, passkeyId, by.actor, transaction),
     );
   }
 

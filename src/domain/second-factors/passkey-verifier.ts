@@ -3,7 +3,12 @@ import { Injectable } from '@nestjs/common';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
 import { ACCOUNT_STATE, type AccountState } from '../passwords/password-verifier.js';
-import { RelyingParty, type AuthenticationJson, type StoredPasskey } from '../webauthn/relying-party.js';
+import {
+  buildCounterAdvance,
+  RelyingParty,
+  type AuthenticationJson,
+  type StoredPasskey,
+} from '../webauthn/relying-party.js';
 import { RefusedProofError, type UseProof } from './second-factors.service.js';
 
 /** Reads the owner in the same snapshot, because a session begins only if that state has not changed. */
@@ -14,9 +19,7 @@ const READ_PASSKEY: Statement = {
          FROM passkeys JOIN users ON users.id = user_id WHERE credential_id = $1`,
 };
 
-/** A counter other than zero must grow (WebAuthn §6.1.1), because otherwise two authenticators have the key. */
-const ADVANCE_COUNTER = `UPDATE passkeys SET counter = $2, last_used_at = $3
-  WHERE id = $1 AND (counter < $2 OR (counter = 0 AND $2 = 0))`;
+const ADVANCE_COUNTER = buildCounterAdvance('passkeys');
 
 interface PasskeyRow extends AccountState, StoredPasskey {
   readonly passkeyId: string;

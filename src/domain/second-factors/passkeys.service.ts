@@ -21,14 +21,15 @@ import {
   parseRegistration,
   PasskeyCreationOptionsResponse,
   readChallenge,
+  PASSKEY_COLUMNS as COLUMNS,
   RelyingParty,
+  type Passkey,
   type RegistrationJson,
 } from '../webauthn/relying-party.js';
 
 const MAX_PASSKEYS = 20;
 /** Kept by the authenticator, so that it also logs in alone. */
 const SELECTION = { residentKey: 'required', userVerification: 'preferred' } as const;
-const COLUMNS = `id, is_synced AS "isSynced", name, created_at AS "createdAt", last_used_at AS "lastUsedAt"`;
 
 const LIST: Statement = {
   name: 'passkeys_list',
@@ -49,15 +50,6 @@ const RENAME = withAuditEvent({
 });
 
 const REMOVE = 'DELETE FROM passkeys WHERE id = $1 AND user_id = $2 RETURNING id';
-
-export interface Passkey {
-  readonly id: string;
-  /** Whether the authenticator may copy the private key to other devices. */
-  readonly isSynced: boolean;
-  readonly name: string;
-  readonly createdAt: Date;
-  readonly lastUsedAt: Date | null;
-}
 
 @Injectable()
 export class PasskeysService {

@@ -19,7 +19,7 @@ import { Database, type Statement } from '../../foundation/database/database.js'
 import { NO_PASSWORD } from '../passwords/password-hasher.js';
 import { ACCOUNT_STATE, type AccountState } from '../passwords/password-verifier.js';
 import { UsersService } from '../users/users.service.js';
-import type { KnownPasskey } from '../webauthn/relying-party.js';
+import { buildKnownPasskeys, type KnownPasskey } from '../webauthn/relying-party.js';
 import { ProblemException, problems, type Problem } from '../../foundation/problems/problems.js';
 import { LoginThrottle, CodeThrottle } from '../../foundation/throttling/guess-throttles.js';
 import type { RateLimitBucket } from '../../foundation/throttling/rate-limit-buckets.js';
@@ -31,10 +31,7 @@ const READ_USER: Statement = {
            encrypted_secret AS "encryptedSecret", totp_factors.created_at AS "enrolledAt",
            confirmed_at AS "confirmedAt",
            (SELECT count(*)::integer FROM recovery_codes WHERE user_id = users.id) AS "recoveryCodes",
-           (SELECT COALESCE(jsonb_agg(jsonb_build_object(
-              'id', translate(encode(credential_id, 'base64'), E'+/=\\n', '-_'),
-              'transports', to_jsonb(transports)) ORDER BY passkeys.id), '[]')
-            FROM passkeys WHERE user_id = users.id) AS passkeys
+           ${buildKnownPasskeys('passkeys', 'user_id = users.id')} AS passkeys
          FROM users LEFT JOIN totp_factors ON totp_factors.user_id = users.id WHERE users.id = $1`,
 };
 

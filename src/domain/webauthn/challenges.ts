@@ -1,6 +1,6 @@
 /**
  * Challenges of logins and passkeys: text that any replica can verify, so that an anonymous client writes no row. It
- * contains kind, time (of PostgreSQL), user and nonce under an HMAC. A second HMAC binds a context that is read from
+ * contains kind, time (of PostgreSQL), owner and nonce under an HMAC. A second HMAC binds a context that is read from
  * the account; with one HMAC, the duration of a refusal would tell whether the user in a forged challenge exists.
  * Invariant: a challenge lives 5 minutes and is used once; only the transaction that uses it writes a row.
  */
@@ -20,7 +20,16 @@ import {
 import { DatabaseClock } from '../../foundation/database/database.js';
 
 const PURPOSE = 'platform-auth challenges v2';
-const KINDS = { login: 1, registration: 2, passkey: 3, reauthentication: 4, enrolment: 5 } as const;
+const KINDS = {
+  login: 1,
+  registration: 2,
+  passkey: 3,
+  reauthentication: 4,
+  enrolment: 5,
+  operator_registration: 6,
+  operator_login: 7,
+  operator_confirmation: 8,
+} as const;
 export const CHALLENGE_TTL_SECONDS = 300;
 /** A transaction that waited read the clock before the challenge was issued, which then seems to be of the future. */
 const TOLERANCE_SECONDS = 5;
@@ -35,7 +44,8 @@ const FORMAT = new RegExp(`^[A-Za-z0-9_-]{${Math.ceil(((BODY_BYTES + 2 * MAC_BYT
 
 /**
  * `login`, `reauthentication` and `enrolment` (of a first factor, at a login) follow a password, `registration` precedes
- * a new passkey, `passkey` begins a login with a passkey.
+ * a new passkey, `passkey` begins a login with a passkey. Those of operators are for the console: `operator_login` follows
+ * a valid key.
  */
 type ChallengeKind = keyof typeof KINDS;
 

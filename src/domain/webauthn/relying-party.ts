@@ -150,6 +150,34 @@ function isOfTopLevelPage({ response }: RegistrationJson | AuthenticationJson): 
   return !crossOrigin && topOrigin === undefined;
 }
 
+/** A passkey as its owner sees it. */
+export interface Passkey {
+  readonly id: string;
+  /** Whether the authenticator may copy the private key to other devices. */
+  readonly isSynced: boolean;
+  readonly name: string;
+  readonly createdAt: Date;
+  readonly lastUsedAt: Date | null;
+}
+
+export const PASSKEY_COLUMNS = `id, is_synced AS "isSynced", name, created_at AS "createdAt", last_used_at AS "lastUsedAt"`;
+
+type PasskeyTable = 'passkeys' | 'operator_passkeys';
+
+/**
+ * A counter other than zero must grow (WebAuthn §6.1.1), because otherwise two authenticators have the key.
+ * `$1`: id of the passkey, `$2`: its counter, `$3`: now
+ */
+export const buildCounterAdvance = (table: PasskeyTable): string =>
+  `UPDATE ${table} SET counter = $2, last_used_at = $3 WHERE id = $1 AND (counter < $2 OR (counter = 0 AND $2 = 0))`;
+
+/** SQL for the {@link KnownPasskey}s of an owner, the oldest first. */
+export const buildKnownPasskeys = (table: PasskeyTable, isOfOwner: string): string =>
+  `(SELECT COALESCE(jsonb_agg(jsonb_build_object(
+       'id', translate(encode(credential_id, 'base64'), E'+/=\\n', '-_'),
+       'transports', to_jsonb(transports)) ORDER BY ${table}.id), '[]')
+     FROM ${table} WHERE ${isOfOwner})`;
+
 const TIMEOUT_MS = CHALLENGE_TTL_SECONDS * 1_000;
 /** Larger keys would slow down each verification. An RSA key of 4,096 bits has 550 bytes. */
 const MAX_PUBLIC_KEY_BYTES = 800;

@@ -39,6 +39,8 @@ export const AUDIT_EVENT_NAMES = [
   'admin.scope.refused',
   'admin.enrolment.issued',
   'admin.enrolment.cancelled',
+  'operator.passkey.added',
+  'operator.passkey.removed',
   'admin.console.logged_in',
   'admin.console.logged_out',
   'admin.console.refused',

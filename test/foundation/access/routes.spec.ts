@@ -133,6 +133,8 @@ const POLICY: Readonly<Record<string, string>> = {
   'DELETE api/v0/admin/operators/:operator_id': 'revokeOperator: admin with operators',
   'POST api/v0/admin/operators/:operator_id/rotate': 'rotateOperator: admin with operators',
   'POST api/v0/admin/operators/:operator_id/finish-rotation': 'finishOperatorRotation: admin with operators',
+  'GET api/v0/admin/operators/:operator_id/passkeys': 'listOperatorPasskeys: admin with operators',
+  'DELETE api/v0/admin/operators/:operator_id/passkeys/:passkey_id': 'removeOperatorPasskey: admin with operators',
   'GET api/v0/admin/audit-events': 'listAuditEvents: admin with read',
   'GET api/v0/admin/background-work': 'getBackgroundWork: admin with read',
   'GET api/v0/admin/findings': 'listFindings: admin with any',
