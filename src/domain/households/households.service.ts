@@ -61,9 +61,14 @@ const INSERT_MEMBER = `INSERT INTO household_members (household_id, user_id, rol
 const REMOVE_MEMBERS = `WITH removed AS (DELETE FROM household_members WHERE household_id = $1 RETURNING user_id, role)
   SELECT user_id AS "userId", role FROM removed ORDER BY user_id`;
 const READ_LIVE_NODES = `SELECT id FROM nodes WHERE household_id = $1 AND ${isLiveAt('$2')} ORDER BY id FOR UPDATE`;
-const IS_WITHOUT_ADMIN = `EXISTS (SELECT FROM household_members WHERE household_id = "Household".id)
-  AND NOT EXISTS (SELECT FROM household_members JOIN users ON users.id = user_id
-    WHERE household_id = "Household".id AND role = 'admin' AND is_active)`;
+/** In two parts, because the first needs no user, and the second begins at the few who are disabled. */
+const IS_WITHOUT_ADMIN = `id IN (
+  SELECT household_id FROM household_members AS member
+    WHERE NOT EXISTS (SELECT FROM household_members WHERE household_id = member.household_id AND role = 'admin')
+  UNION SELECT household_id FROM household_members AS member JOIN users ON users.id = user_id
+    WHERE role = 'admin' AND NOT is_active
+      AND NOT EXISTS (SELECT FROM household_members JOIN users ON users.id = user_id
+        WHERE household_id = member.household_id AND role = 'admin' AND is_active))`;
 
 /** To be called with the user locked. @throws {ProblemException} too_many_households */
 export async function refuseTooManyHouseholds(
