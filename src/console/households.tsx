@@ -3,129 +3,29 @@ import { Get, Param, Post, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
 import type { AdminHouseholdMemberResponse, AdminHouseholdResponse } from '../api/admin/households.admin.controller.js';
-import type { NodeResponse } from '../api/admin/nodes.admin.controller.js';
 import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { ProblemException, problems, refuseField } from '../foundation/problems/problems.js';
-import { AdminApi, type AdminRoutes } from './admin-api.js';
+import { AdminApi } from './admin-api.js';
 import { Confirmations } from './confirmations.js';
 import { ConsolePages } from './console-pages.js';
 import { getSession, keepForm, readFields, refuseOutdated } from './console-requests.js';
 import { ReadsOnly } from './console.guard.js';
-import { State } from './credential-pages.js';
 import { ENROLMENTS_ADDRESS } from './enrolment-pages.js';
+import { HOUSEHOLDS, MEMBER_ACTIONS, USER, type MemberAction, type MemberAddress } from './household-actions.js';
+import { CodeTable, DeviceTable, People, PeopleTable, type OpenCode } from './household-tables.js';
 import { ResourcePages } from './resource-pages.js';
-import type { Description, ResourceType } from './resource-types.js';
-import { Ago, Moment } from './moments.js';
-import { toLabel } from './properties.js';
+import type { Description } from './resource-types.js';
+import { Moment } from './moments.js';
 import { fillFields } from './fields.js';
 import { Form, FormError } from './forms.js';
-import { Named } from './copyable.js';
 import { sendPage, setPageHeaders } from './page.js';
-import { Table } from './tables.js';
 import { toAddress } from './addresses.js';
 import type { Cells } from './tables.js';
-import type { FieldProps, RefusedForm } from './fields.js';
+import type { RefusedForm } from './fields.js';
 
-const ADDRESS = '/console/households';
-const NODES = '/console/nodes';
 /** The most members that a household can have, and the most devices and codes that a page shows. */
 const MAX_ROWS = '100';
-const ROLES = { member: 'member', admin: 'admin' };
-
-const USER: FieldProps = { label: 'E-mail address or id of the user', name: 'user_id', isRequired: true };
-
-const HOUSEHOLDS: ResourceType<AdminHouseholdResponse> = {
-  address: ADDRESS,
-  title: 'Households',
-  noun: 'household',
-  scope: 'nodes',
-  routes: ({ households: { listHouseholds, getHousehold } }) => ({
-    list: listHouseholds,
-    search: listHouseholds,
-    find: getHousehold,
-  }),
-  filters: [
-    { label: 'Part of the name, or id', name: 'search' },
-    { label: 'Member, by e-mail address or id', name: 'user_id' },
-    { label: 'Active admin', name: 'without_admin', options: { '': 'all', true: 'none' } },
-  ],
-  // Users make households, and so do the nodes that name one.
-  fields: [],
-  submit: '',
-  head: ['Members', 'Since'],
-  nameLabel: 'Type the name, or the id of one without a name',
-  actions: {
-    rename: {
-      title: 'Rename',
-      effect: 'Its members see the new name.',
-      route: ({ households }) => households.renameHousehold,
-      fields: ({ name }) => [{ label: 'Name', name: 'name', value: name ?? '', isRequired: true }],
-      isHarmless: true,
-    },
-    'add-member': {
-      title: 'Add a member',
-      effect: 'The user becomes a member without an invitation, and may command its devices.',
-      route: ({ households }) => households.addHouseholdMember,
-      fields: () => [USER, { label: 'Role', name: 'role', options: ROLES }],
-    },
-    delete: {
-      title: 'Delete',
-      effect: 'All memberships, open invitations and open enrolments end. This cannot be undone.',
-      route: ({ households }) => households.deleteHousehold,
-      fields: () => [
-        {
-          label: 'Its live devices',
-          name: 'revoke_nodes',
-          options: { '': 'stay: delete nothing while there are any', true: 'are revoked with it' },
-        },
-      ],
-      asksForName: true,
-    },
-  },
-  partActions: { role: 'change of a role', remove: 'removal of a member', cancel: 'cancellation of a code' },
-  toId: ({ id }) => id,
-  toName: ({ id, name }) => name ?? id,
-};
-
-interface MemberAction {
-  readonly title: string;
-  readonly effect: string;
-  readonly fields: (member: AdminHouseholdMemberResponse) => readonly FieldProps[];
-  readonly perform: (api: AdminRoutes, request: Request, address: MemberAddress) => Promise<unknown>;
-}
-
-interface MemberAddress {
-  readonly id: string;
-  readonly userId: string;
-}
-
-const MEMBER_ACTIONS: Readonly<Record<string, MemberAction>> = {
-  role: {
-    title: 'Change the role',
-    effect: 'It holds from the next call on, at every service. Open codes that an admin issued end with that role.',
-    fields: ({ role }) => [{ label: 'Role', name: 'role', value: role, options: ROLES }],
-    perform: async ({ households }, request, { id, userId }) =>
-      households.changeHouseholdMember(request, id, userId, { role: readFields(request).role }),
-  },
-  remove: {
-    title: 'Remove',
-    effect: 'From the next call on, no service takes the person for a member. Open codes that the person issued end.',
-    fields: () => [],
-    perform: async ({ households }, request, { id, userId }) => households.removeHouseholdMember(request, id, userId),
-  },
-};
-
 type MemberActionAddress = MemberAddress & { readonly action: string };
-
-/** A code that can be used now. */
-interface OpenCode {
-  readonly kind: 'invitation' | 'enrolment';
-  readonly codeId: string;
-  /** Whom it is for. */
-  readonly whom: string;
-  readonly issued_by: string | null;
-  readonly expires_at: string;
-}
 
 type CodeAddress = Readonly<Record<'id' | 'kind' | 'codeId', string>>;
 
@@ -149,7 +49,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
     keepForm(request, (refused) => this.renderSearch(request, query, refused));
     const user_id = await this.findUserId(request, query.user_id ?? '');
     setPageHeaders(response);
-    response.redirect(303, toAddress(ADDRESS, { ...query, user_id }));
+    response.redirect(303, toAddress(HOUSEHOLDS.address, { ...query, user_id }));
   }
 
   @Get(':id/members/:userId/:action')
@@ -201,7 +101,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
       ? enrolments.cancelEnrolment(request, codeId)
       : invitations.cancelInvitationByOperator(request, codeId));
     setPageHeaders(response);
-    response.redirect(303, toAddress(`${ADDRESS}/${address.id}`, { done: 'cancel' }));
+    response.redirect(303, toAddress(`${HOUSEHOLDS.address}/${address.id}`, { done: 'cancel' }));
   }
 
   /** @throws {ProblemException} not_found for a code that is not open, or of another household */
@@ -262,7 +162,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
           <PeopleTable api={this.api.bindTo(request)} household={household} people={people.items} />
           <DeviceTable devices={devices.items} />
           <p>
-            <a href={toAddress(NODES, { household_id: id })}>All devices, including revoked ones</a>
+            <a href={toAddress('/console/nodes', { household_id: id })}>All devices, including revoked ones</a>
           </p>
           {enrolments.issueEnrolment.isAllowed && (
             <p>
@@ -287,7 +187,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
   ): Promise<VNode | string> {
     if (action === 'add-member') return this.addMember(request, id, household);
     const next = await super.perform(request, id, action, household);
-    return action === 'delete' ? ADDRESS : next;
+    return action === 'delete' ? HOUSEHOLDS.address : next;
   }
 
   private async addMember(request: Request, id: string, household: AdminHouseholdResponse): Promise<string> {
@@ -354,91 +254,4 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
 /** What a form about a member was shown for: another role, or another membership, outdates it. */
 function toSeen({ role, since }: AdminHouseholdMemberResponse): string {
   return `${role} ${since}`;
-}
-
-function People({ members, active_admins: admins }: Pick<AdminHouseholdResponse, 'members' | 'active_admins'>): VNode {
-  if (members > 0 && admins === 0) return <span class="warn">{members}, without an active admin</span>;
-  return (
-    <>
-      {members}
-      {members > 0 && `, active admins: ${admins}`}
-    </>
-  );
-}
-
-export function HouseholdTable({ households }: { households: readonly AdminHouseholdResponse[] }): VNode {
-  const rows = households.map((household) => [
-    <a href={`${ADDRESS}/${household.id}`}>
-      <bdi>{HOUSEHOLDS.toName(household)}</bdi>
-    </a>,
-    <People {...household} />,
-  ]);
-  return <Table caption="Households" head={['Name', 'Members']} rows={rows} />;
-}
-
-interface PeopleTableProps {
-  readonly api: AdminRoutes;
-  readonly household: AdminHouseholdResponse;
-  readonly people: readonly AdminHouseholdMemberResponse[];
-}
-
-function PeopleTable({ api: { users, households }, household, people }: PeopleTableProps): VNode {
-  const mayChange = households.changeHouseholdMember.isAllowed;
-  const rows = people.map(({ id, email, role, since, is_active }) => [
-    users.getUserAsAdmin.isAllowed ? <a href={`/console/users/${id}`}>{email}</a> : email,
-    role,
-    <Moment at={since} />,
-    is_active ? <span class="good">active</span> : <span class="bad">disabled</span>,
-    mayChange &&
-      Object.entries(MEMBER_ACTIONS).map(([action, { title }]) => [
-        <a href={`${ADDRESS}/${household.id}/members/${id}/${action}`} aria-label={`${title}: ${email}`}>
-          {title}
-        </a>,
-        ' ',
-      ]),
-  ]);
-  const head = ['Person', 'Role', 'Since', 'State', ...(mayChange ? ['Actions'] : [])];
-  return <Table caption="People" head={head} rows={rows} />;
-}
-
-function DeviceTable({ devices }: { devices: readonly NodeResponse[] }): VNode {
-  const rows = devices.map((node) => [
-    <a href={`${NODES}/${node.node_id}`}>
-      <bdi>{KEY_KINDS.node.toOwner(node)}</bdi>
-    </a>,
-    <State of={node} />,
-    <Ago at={node.expires_at} />,
-    <Ago at={node.last_used_at} />,
-  ]);
-  return <Table caption="Live devices" head={['Device', 'State', 'Expires', 'Last used']} rows={rows} />;
-}
-
-interface CodeTableProps {
-  readonly api: AdminRoutes;
-  readonly household: AdminHouseholdResponse;
-  readonly codes: readonly OpenCode[];
-  /** Of the issuers, as far as the operator may read them. */
-  readonly emails: ReadonlyMap<string, string>;
-}
-
-function CodeTable({ api: { users, enrolments }, household, codes, emails }: CodeTableProps): VNode {
-  const mayCancel = enrolments.cancelEnrolment.isAllowed;
-  const toIssuer = (id: string | null): VNode => {
-    if (id === null) return <>an operator</>;
-    const address = users.getUserAsAdmin.isAllowed ? `/console/users/${id}` : undefined;
-    return <Named id={id} name={emails.get(id)} address={address} />;
-  };
-  const rows = codes.map(({ kind, codeId, whom, issued_by, expires_at }) => [
-    toLabel(kind),
-    <bdi>{whom}</bdi>,
-    toIssuer(issued_by),
-    <Moment at={expires_at} />,
-    mayCancel && (
-      <a href={`${ADDRESS}/${household.id}/codes/${kind}/${codeId}`} aria-label={`Cancel: ${kind} of ${whom}`}>
-        Cancel
-      </a>
-    ),
-  ]);
-  const head = ['Code', 'For', 'Issued by', 'Until', ...(mayCancel ? ['Actions'] : [])];
-  return <Table caption="Open codes" head={head} rows={rows} />;
 }

@@ -14,7 +14,7 @@ import { Confirmations } from './confirmations.js';
 import { ConsolePages } from './console-pages.js';
 import { readFields } from './console-requests.js';
 import { ReadsOnly } from './console.guard.js';
-import { HouseholdTable } from './households.js';
+import { HouseholdTable } from './household-tables.js';
 import { ResourcePages } from './resource-pages.js';
 import type { Description, ResourceType } from './resource-types.js';
 import { Ago, Moment } from './moments.js';
