@@ -4,7 +4,7 @@ import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
 import type { FindingResponse } from '../api/admin/findings.admin.controller.js';
 import { COUNTED_EVENTS } from '../domain/audit/counted-refusals.js';
-import type { Check } from '../domain/status/findings.js';
+import type { Check } from '../domain/status/finding.js';
 import { isId } from '../foundation/common/ids.js';
 import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { EXPIRY_NOTICE_DAYS } from '../foundation/config/limits.js';

@@ -4,7 +4,8 @@ import { KEY_KIND_NAMES, KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { Database } from '../foundation/database/database.js';
 import { createSlowGauge } from '../foundation/metrics/metrics-registry.js';
 import { isLiveAt } from '../domain/keys/key-record.js';
-import { Findings, getScope } from '../domain/status/findings.js';
+import { getScope } from '../domain/status/finding.js';
+import { Findings } from '../domain/status/findings.js';
 
 /** A count reads at most this many rows. */
 export const MAX_COUNTED = 10_000;

@@ -4,14 +4,8 @@ import type { Request } from 'express';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
 import { NULLABLE_MOMENT } from '../../foundation/common/fields.js';
-import {
-  CHECK_NAMES,
-  Findings,
-  SUBJECT_TYPES,
-  type Check,
-  type Finding,
-  type Report,
-} from '../../domain/status/findings.js';
+import { CHECK_NAMES, SUBJECT_TYPES, type Check, type Finding } from '../../domain/status/finding.js';
+import { Findings, type Report } from '../../domain/status/findings.js';
 import { isMissingScope } from './admin.door.js';
 
 type Subject = NonNullable<Finding['subject']>;

@@ -101,28 +101,6 @@ const EXPRESSIONS: ColumnExpressions = {
 
 export const OPEN_WINDOWS = `${selectAuditEvents(EXPRESSIONS)} FROM counted_refusals`;
 
-/**
- * Selects the accounts and addresses of windows of wrong passwords and codes, `addresses` as an array in JSON. A window
- * has the time of its first refusal, which is up to {@link WINDOW_MS} earlier than the others.
- */
-export function selectFailedAttempts(passwordsSince: string, codesSince: string): string {
-  const tables = {
-    counted_refusals: '(SELECT jsonb_agg(key) FROM jsonb_each(addresses))',
-    audit_events: `details -> 'addresses'`,
-  };
-  const selectSince = (event: CountedEvent, since: string): string =>
-    Object.entries(tables)
-      .map(([table, addresses]) => {
-        const all = `COALESCE(${addresses}, '[]') || COALESCE(to_jsonb(address), '[]')`;
-        const columns = `subject, time, ${all} AS addresses`;
-        return `SELECT ${columns} FROM ${table} WHERE event = '${event}' AND time >= ${since}`;
-      })
-      .join(' UNION ALL ');
-  return [selectSince('user.login.failed', passwordsSince), selectSince('user.second_factor.failed', codesSince)].join(
-    ' UNION ALL ',
-  );
-}
-
 const MOVE_CLOSED = {
   name: 'counted_refusals_move_closed',
   text: `WITH closed AS (

@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { addSeconds } from '../../foundation/common/clock.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { Database } from '../../foundation/database/database.js';
+import { REFUSAL_WINDOWS } from '../audit/refusal-windows.js';
 
 const PERIOD_SECONDS = 86_400;
 /** More than a user who mistypes. */
@@ -20,10 +21,8 @@ const ADD = {
   FROM (SELECT CASE WHEN subject NOT LIKE 'unknown:%' THEN subject::uuid END AS user_id,
           sum(count) FILTER (WHERE event = 'user.login.failed') AS passwords,
           sum(count) FILTER (WHERE event = 'user.second_factor.failed') AS codes
-        FROM (SELECT subject, event, count FROM audit_events
-              WHERE event IN ('user.login.failed', 'user.second_factor.failed') AND time > $1
-              UNION ALL SELECT subject, event, count FROM counted_refusals
-              WHERE event IN ('user.login.failed', 'user.second_factor.failed') AND time > $1) AS failures
+        FROM ${REFUSAL_WINDOWS} AS failures
+        WHERE event IN ('user.login.failed', 'user.second_factor.failed') AND time > $1
         GROUP BY subject) AS counted
   JOIN users ON users.id = counted.user_id
   WHERE users.is_active AND (passwords >= ${MIN_WRONG_PASSWORDS} OR codes >= ${MIN_WRONG_CODES})

@@ -3,67 +3,21 @@
  * check reads a few rows by an index. A check that the operator's scopes do not cover is left out.
  */
 import { Injectable } from '@nestjs/common';
-import { isId } from '../../foundation/common/ids.js';
 import { KEY_KIND_NAMES, KEY_KINDS, type KeyKindName } from '../../foundation/common/key-kinds.js';
 import type { OperatorScope } from '../../foundation/common/names.js';
-import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../foundation/config/limits.js';
+import { UNUSED_DAYS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database } from '../../foundation/database/database.js';
-import { createSlowGauge, MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
 import { SubscriptionsService, type Subscription } from '../events/subscriptions.service.js';
 import { isLiveAt } from '../keys/key-record.js';
 import { BackgroundWork } from '../maintenance/background-work.js';
-import {
-  FIND_GUESSES,
-  GOING_ON_MINUTES,
-  MIN_GUESSES,
-  MIN_GUESSES_OF_THROTTLED,
-  MIN_THROTTLED,
-  MAX_NAMED,
-  type GuessRow,
-} from './guesses.js';
-import { HourlyCounts } from './hourly-counts.js';
+import { isExpiring } from './expiring-keys.js';
+import { CHECK_NAMES, CHECKS, NUMBER_FORMAT, type Check, type Finding } from './finding.js';
+import { Guesses } from './guesses.js';
 
 const MAX_PER_CHECK = 5;
 const OLD_KEY_NOTICE_HOURS = 6;
-const [MINUTE_MS, DAY_MS] = [60_000, 86_400_000];
-const NUMBER_FORMAT = new Intl.NumberFormat('en');
-
-/** The checks, worst first, each with the scope that shows it beside `read`; undefined: the scope of the kind of key. */
-export const CHECKS = {
-  guesses: 'read',
-  clock: 'read',
-  seals: 'read',
-  backup: 'read',
-  mail: 'read',
-  maintenance: 'read',
-  silent_verifiers: 'apps',
-  unread_deletions: 'apps',
-  unused_for_users: 'apps',
-  household_without_admin: 'nodes',
-  old_key_used: undefined,
-  key_expires: undefined,
-} as const satisfies Record<string, OperatorScope | undefined>;
-export type Check = keyof typeof CHECKS;
-export const CHECK_NAMES = Object.keys(CHECKS) as Check[];
-
-export const SUBJECT_TYPES = ['address', 'user', 'household', 'host', 'service', ...KEY_KIND_NAMES] as const;
-
-export interface Finding {
-  readonly check: Check;
-  readonly severity: 'critical' | 'warning';
-  /** The resource with the problem; null for the platform as a whole. */
-  readonly subject: {
-    readonly type: (typeof SUBJECT_TYPES)[number];
-    readonly id: string;
-    readonly name: string;
-  } | null;
-  /** One sentence, with the figures. */
-  readonly detail: string;
-  readonly since: Date | null;
-  /** The deadline. */
-  readonly until: Date | null;
-}
+const DAY_MS = 86_400_000;
 
 export interface Report {
   readonly at: Date;
@@ -106,8 +60,6 @@ const FIND_WITHOUT_ADMIN = {
     AND NOT EXISTS (SELECT FROM household_members JOIN users ON users.id = user_id
       WHERE household_id = households.id AND role = 'admin' AND is_active) ORDER BY id LIMIT ${MAX_PER_CHECK}`,
 };
-const FIND_EMAILS = { name: 'findings_emails', text: 'SELECT id, email FROM users WHERE id = ANY ($1::uuid[])' };
-
 interface KeyRow extends Partial<Record<'room' | 'name' | 'caller' | 'target', string>> {
   readonly id: string;
   readonly until: Date;
@@ -118,21 +70,11 @@ interface UnusedForUsersRow extends Record<'id' | 'caller' | 'target', string> {
   readonly since: Date | null;
 }
 
-/** Uses the index of keys that expire or are revoked, whose expression this repeats: `LEAST` ignores null. */
 const findExpiring = (kind: KeyKindName) => ({
   name: `findings_${KEY_KINDS[kind].table}_expiring`,
   text: `SELECT *, expires_at AS until, last_used_at AS used_at FROM ${KEY_KINDS[kind].table}
-    WHERE LEAST(expires_at, revoked_at) > $1 AND LEAST(expires_at, revoked_at) < $1::timestamptz + interval '${EXPIRY_NOTICE_DAYS} days'
-      AND revoked_at IS NULL ORDER BY LEAST(expires_at, revoked_at) LIMIT ${MAX_PER_CHECK + 1}`,
+    WHERE ${isExpiring('$1')} ORDER BY LEAST(expires_at, revoked_at) LIMIT ${MAX_PER_CHECK + 1}`,
 });
-const COUNT_EXPIRING = {
-  name: 'findings_count_expiring',
-  text: `SELECT ${KEY_KIND_NAMES.map(
-    (kind) => `(SELECT count(*) FROM ${KEY_KINDS[kind].table}
-      WHERE LEAST(expires_at, revoked_at) > $1 AND LEAST(expires_at, revoked_at) < $1::timestamptz + interval '${EXPIRY_NOTICE_DAYS} days'
-        AND revoked_at IS NULL)`,
-  ).join(' + ')} AS count`,
-};
 const findOldUsed = (kind: KeyKindName) => ({
   name: `findings_${KEY_KINDS[kind].table}_old_used`,
   text: `SELECT *, previous_key_expires_at AS until, previous_key_used_at AS used_at FROM ${KEY_KINDS[kind].table}
@@ -141,27 +83,15 @@ const findOldUsed = (kind: KeyKindName) => ({
       AND previous_key_used_at > rotated_at AND revoked_at IS NULL ORDER BY previous_key_expires_at LIMIT ${MAX_PER_CHECK + 1}`,
 });
 
-/** @returns the scope that shows a finding, beside `read` */
-export function getScope({ check, subject }: Finding): OperatorScope {
-  const kind = KEY_KIND_NAMES.find((name) => name === subject?.type);
-  return CHECKS[check] ?? (kind ? KEY_KINDS[kind].scope : 'read');
-}
-
 @Injectable()
 export class Findings {
   constructor(
     private readonly database: Database,
     private readonly clock: ComparedClock,
-    private readonly counts: HourlyCounts,
+    private readonly guesses: Guesses,
     private readonly work: BackgroundWork,
     private readonly subscriptions: SubscriptionsService,
-    metrics: MetricsRegistry,
-  ) {
-    const count = createSlowGauge(() => this.countExpiringKeys());
-    const help = `Live keys of nodes, apps and operators that expire within ${EXPIRY_NOTICE_DAYS} days.`;
-    // Every process counts the same rows, so the values of several are aggregated by the maximum.
-    metrics.addGauge('keys_expiring', help, count, 'max');
-  }
+  ) {}
 
   /** @param mayRead whether an operator may read what this scope shows */
   async report(mayRead: (scope: OperatorScope) => boolean): Promise<Report> {
@@ -185,14 +115,9 @@ export class Findings {
     return { at, lookedAt, findings: found.flat().toSorted((one, other) => rank(one) - rank(other)) };
   }
 
-  private async countExpiringKeys(): Promise<number> {
-    const row = await this.database.row<{ count: string }>(COUNT_EXPIRING, [await this.clock.compareClocks()]);
-    return Number(row?.count);
-  }
-
   private async findPlatform(at: Date): Promise<Finding[]> {
     const [guesses, clocks, archiver, work] = await Promise.all([
-      this.findGuesses(at),
+      this.guesses.findGuesses(at),
       this.database.rows<{ host: string; skew: number }>(FIND_WRONG_CLOCKS, [at]),
       this.database.rows<{ since: Date }>(READ_ARCHIVER, []),
       this.work.measureWork(),
@@ -223,32 +148,6 @@ export class Findings {
         return [{ check, severity: 'critical', subject: null, detail, since, until: null }];
       }),
     ];
-  }
-
-  private async findGuesses(at: Date): Promise<Finding[]> {
-    const [rows, hours] = await Promise.all([
-      this.database.rows<GuessRow>(FIND_GUESSES, [at]),
-      this.counts.listHours(2),
-    ]);
-    const throttled = hours.reduce((sum, hour) => sum + hour.throttled_guesses, 0);
-    const least = throttled >= MIN_THROTTLED ? MIN_GUESSES_OF_THROTTLED : MIN_GUESSES;
-    // Guesses at an account from a single address are shown with that address.
-    const attacks = rows.filter(({ side, others, guesses }) => guesses >= least && (side === 'address' || others > 1));
-    const emails = await this.readEmails(attacks);
-    const more =
-      throttled > 0 ? ` ${NUMBER_FORMAT.format(throttled)} more guesses were throttled in this hour and the last.` : '';
-    const found = attacks.map((attack, index) => toGuessFinding(attack, at, emails, index === 0 ? more : ''));
-    if (found.length > 0 || throttled < MIN_THROTTLED) return found;
-    const detail = `${NUMBER_FORMAT.format(throttled)} guesses were throttled in this hour and the last.`;
-    return [
-      { check: 'guesses', severity: 'critical', subject: null, detail, since: hours[0]?.hour ?? null, until: null },
-    ];
-  }
-
-  private async readEmails(attacks: readonly GuessRow[]): Promise<Map<string, string>> {
-    const ids = attacks.flatMap(({ name, most }) => [name, ...(most ?? [])]).filter(isId);
-    const users = await this.database.rows<{ id: string; email: string }>(FIND_EMAILS, [ids]);
-    return new Map(users.map(({ id, email }) => [id, email]));
   }
 
   private async findSilentVerifiers(): Promise<Finding[]> {
@@ -326,31 +225,4 @@ function toUnreadDeletions({ service, unreadDeletions, oldestDeletionAt }: Subsc
   const detail = `It has not read ${NUMBER_FORMAT.format(unreadDeletions)} ${deletions} of users for ${since}.`;
   const subject = { type: 'service', id: service, name: service } as const;
   return [{ check: 'unread_deletions', severity: 'warning', subject, detail, since: oldestDeletionAt, until: null }];
-}
-
-function toGuessFinding(attack: GuessRow, at: Date, emails: ReadonlyMap<string, string>, more: string): Finding {
-  const { side, name, guesses, since, last_at } = attack;
-  const isGoingOn = at.getTime() - last_at.getTime() < GOING_ON_MINUTES * MINUTE_MS;
-  const toName = (id: string): string =>
-    emails.get(id) ?? (id.startsWith('unknown:') ? 'an address without an account' : id);
-  const whom = side === 'address' ? describeAccounts(attack, toName) : describeAddresses(attack);
-  const state = isGoingOn ? 'still going on' : `the last one at ${last_at.toISOString()}`;
-  return {
-    check: 'guesses',
-    severity: isGoingOn ? 'critical' : 'warning',
-    subject: { type: side === 'address' ? 'address' : 'user', id: name, name: toName(name) },
-    detail: `${NUMBER_FORMAT.format(guesses)} wrong guesses ${whom}; ${state}.${more}`,
-    since,
-    until: null,
-  };
-}
-
-function describeAccounts({ others, most }: GuessRow, toName: (id: string) => string): string {
-  const first = toName(most?.[0] ?? '');
-  return others === 1 ? `at ${first}` : `at ${others} accounts, most at ${first}`;
-}
-
-/** A row of the audit log names five addresses at most, so there may have been more than were counted. */
-function describeAddresses({ others, most }: GuessRow): string {
-  return `from ${others}${others < MAX_NAMED ? '' : ' or more'} addresses, most from ${most?.join(', ')}`;
 }
