@@ -6,6 +6,7 @@ import { promisify } from 'node:util';
 import { z } from 'zod';
 import { claimPort } from './claim-port.js';
 import { EmbeddedPostgres, locate, type Location } from '../src/foundation/embedded-postgres/embedded-postgres.js';
+import type { Variables } from '../src/foundation/config/environment.js';
 import type { Cleanup } from './cleanup.js';
 import { makePassword, makeServerFolder, withClient } from './postgres.js';
 import type { ProgramUser } from './program.js';
@@ -27,6 +28,7 @@ interface Folders {
 export class PostgresServer {
   /** The next start uses them. */
   private settings: Readonly<Record<string, string>> = {};
+  private variables: Variables = {};
 
   private constructor(
     private readonly cleanup: Cleanup,
@@ -98,6 +100,13 @@ export class PostgresServer {
     }
   }
 
+  /** @param variables are added to the environment of the server from now on */
+  async restartWith(variables: Variables): Promise<void> {
+    await this.stop('fast');
+    this.variables = variables;
+    await this.startAgain();
+  }
+
   /**
    * Copies the data of the stopped server, and starts it again.
    * @returns the folder that {@link restore} takes
@@ -164,7 +173,7 @@ export class PostgresServer {
   private async control(command: 'start' | 'stop' | 'promote', ...flags: readonly string[]): Promise<void> {
     const { bin, folder, user } = this.folders.location;
     const parameters = [command, '--wait', `--pgdata=${this.dataFolder}`, ...flags];
-    await run(join(bin, 'pg_ctl'), parameters, { cwd: folder, env: { LC_ALL: 'C' }, ...user });
+    await run(join(bin, 'pg_ctl'), parameters, { cwd: folder, env: { LC_ALL: 'C', ...this.variables }, ...user });
   }
 }
 

@@ -1,9 +1,7 @@
-import { existsSync, readdirSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { makeTemporaryFolder } from '../../tools/postgres.js';
 import { statusOf } from '../../tools/server-process.js';
+import { FAKETIME, SharedClock, whyNoFaketime } from '../../tools/shared-clock.js';
 import { keyKinds } from '../actors/key-kinds.js';
 import { issueNow, rotateAtOnce, validate } from '../actors/key-life.js';
 import { meOf } from '../actors/sessions.js';
@@ -15,21 +13,8 @@ import { replaceSettings } from '../../tools/replace-settings.js';
 import type { PostgresServer } from '../../tools/postgres-server.js';
 import type { World } from '../world.js';
 
-const ROOT = '/usr/lib';
-
-/** The library that changes the clock of a process; undefined when it is not installed. */
-const FAKETIME = findLibrary();
-
-function whyNoFaketime(): string | undefined {
-  return FAKETIME === undefined ? 'libfaketime is not installed' : undefined;
-}
-
-function findLibrary(): string | undefined {
-  const folders = existsSync(ROOT) ? readdirSync(ROOT).map((name) => join(ROOT, name)) : [];
-  return folders.map((folder) => join(folder, 'faketime', 'libfaketime.so.1')).find((file) => existsSync(file));
-}
-
-const DAY_MS = 24 * 3_600_000;
+const DAY_SECONDS = 24 * 3_600;
+const DAY_MS = DAY_SECONDS * 1_000;
 const JUMP_TIMEOUT_MS = 60_000;
 const POLL_INTERVAL_MS = 100;
 
@@ -45,20 +30,12 @@ export const clockJumps: Scenario = {
   whyNot: () => (hasBalancer ? whyNoFaketime() : 'haproxy is not installed'),
   async run(stage) {
     const { world } = stage;
-    const file = join(makeTemporaryFolder(world.cleanup, 'clock'), 'offset');
-    const setClock = (days: number): void => writeFileSync(file, `${days < 0 ? '' : '+'}${days}d`);
-    setClock(0);
-    const ofFirst = {
-      LD_PRELOAD: FAKETIME,
-      FAKETIME_TIMESTAMP_FILE: file,
-      FAKETIME_CACHE_DURATION: '1',
-      DONT_FAKE_MONOTONIC: '1',
-    };
-    const load = await stage.begin({ ofFirst, load: { onlyBalancer: true } });
+    const clock = new SharedClock(world.cleanup);
+    const load = await stage.begin({ ofFirst: clock.variables, load: { onlyBalancer: true } });
     const jumping = world.replica(0);
     const [session] = load.kept.sessions;
     const jump = async (days: number): Promise<void> => {
-      setClock(days);
+      clock.set(days * DAY_SECONDS);
       stage.expect(await hasJumped(jumping, days), `the clock did not jump to ${days} days`);
       const expected = days === 0 ? 200 : 503;
       const health = await statusOf(`${jumping.url}/health`);
