@@ -229,11 +229,13 @@ func missingAtDoor(door Door) problem {
 	return refusedAtDoor[door]
 }
 
-// toError turns every other error into a 503, because the credential could not be verified.
+// toError turns every other error into a 503, because the credential could not be verified. It returns a copy, because
+// requests that waited for one answer share its error, and each has an id of its own.
 func toError(err error) *Error {
 	var refusal *Error
 	if errors.As(err, &refusal) {
-		return refusal
+		own := *refusal
+		return &own
 	}
 	return newUnavailable(err)
 }
