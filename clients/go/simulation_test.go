@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
@@ -33,6 +34,8 @@ type simulation struct {
 	nowMS, suspendedMS, jumpedMS atomic.Int64
 
 	stoppedUntilMS int
+	// rate is that of the process's clocks.
+	rate float64
 
 	mu     chan struct{}
 	events map[*event]struct{}
@@ -40,7 +43,7 @@ type simulation struct {
 }
 
 func newSimulation() *simulation {
-	return &simulation{mu: make(chan struct{}, 1), events: map[*event]struct{}{}}
+	return &simulation{rate: 1, mu: make(chan struct{}, 1), events: map[*event]struct{}{}}
 }
 
 func (s *simulation) lock() func() {
@@ -121,14 +124,15 @@ func (s *simulation) trueTime(e *event) int {
 
 func (s *simulation) now() instant {
 	now := s.nowMS.Load()
+	passed := func(ms int64) int64 { return int64(float64(ms*int64(time.Millisecond)) * s.rate) }
 	return instant{
-		monotonic: (now - s.suspendedMS.Load()) * int64(time.Millisecond),
-		wall:      (startWall + now + s.jumpedMS.Load()) * int64(time.Millisecond),
+		monotonic: passed(now - s.suspendedMS.Load()),
+		wall:      passed(now) + (startWall+s.jumpedMS.Load())*int64(time.Millisecond),
 	}
 }
 
 func (s *simulation) afterFunc(d time.Duration, work func()) func() {
-	due := s.readNow() - int(s.suspendedMS.Load()) + int((d+time.Millisecond-1)/time.Millisecond)
+	due := s.readNow() - int(s.suspendedMS.Load()) + int(math.Ceil(float64(d)/float64(time.Millisecond)/s.rate))
 	return s.at(event{due: due, isMonotonic: true, work: work})
 }
 

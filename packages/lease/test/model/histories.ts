@@ -76,6 +76,19 @@ const latency = fc.oneof(
 /** What may happen to two verifiers, three replicas and PostgreSQL. */
 export const histories = createHistories(WEIGHTS, { verifiers: 2, replicas: 3 });
 
+/** All acts of the model, on one verifier and two replicas. */
+export const recordedHistories = createFocusedHistories({
+  ...WEIGHTS,
+  'present to replica': 0,
+  'present member': 60,
+  demote: 3,
+  remove: 3,
+  'present delegated': 60,
+  'call onward': 30,
+  'revoke pair': 4,
+  'narrow pair': 4,
+});
+
 /** Histories of a few acts, on one verifier and two replicas. */
 export function createFocusedHistories(weights: Weights): Histories {
   return createHistories(weights, { verifiers: 1, replicas: 2 });

@@ -22,8 +22,8 @@ export const settings: readonly Setting[] = [LEASED, WITH_GRACE, LONE, UNLEASED,
  * Histories of the faults that show a mistake which the general ones rarely show. The correct rules hold under them
  * too.
  */
-const CRASHES = createFocusedHistories({ present: 12, end: 4, abort: 4, crash: 3 });
-const FAILOVERS = createFocusedHistories({
+export const CRASHES = createFocusedHistories({ present: 12, end: 4, abort: 4, crash: 3 });
+export const FAILOVERS = createFocusedHistories({
   present: 12,
   end: 4,
   abort: 6,
@@ -31,11 +31,11 @@ const FAILOVERS = createFocusedHistories({
   'cut verifier': 3,
   route: 2,
 });
-const STALE_REPLICAS = createFocusedHistories({ present: 12, end: 3, route: 6, 'cut replica': 3 });
-const PRUNES = createFocusedHistories({ present: 12, end: 3, prune: 6, 'cut verifier': 4 });
-const DISABLED_USERS = createFocusedHistories({ present: 12, disable: 1, route: 1 });
-const CLOCKS = createFocusedHistories({ present: 12, jump: 1, 'suspend verifier': 1 });
-const OVERLAPS = createFocusedHistories({ present: 8, 'present to replica': 8, end: 4, disable: 2 });
+export const STALE_REPLICAS = createFocusedHistories({ present: 12, end: 3, route: 6, 'cut replica': 3 });
+export const PRUNES = createFocusedHistories({ present: 12, end: 3, prune: 6, 'cut verifier': 4 });
+export const DISABLED_USERS = createFocusedHistories({ present: 12, disable: 1, route: 1 });
+export const CLOCKS = createFocusedHistories({ present: 12, jump: 1, 'suspend verifier': 1 });
+export const OVERLAPS = createFocusedHistories({ present: 8, 'present to replica': 8, end: 4, disable: 2 });
 /** A replica restarts, and stands still with its announcement in flight. */
 const STANDSTILLS = createScenes([{ act: 'restart replica' }, { act: 'standstill' }], {
   present: 6,
@@ -72,7 +72,13 @@ const SLOW_POLLS = createScenes(
 );
 const REPLICAS = createFocusedHistories({ 'present to replica': 12, end: 4, 'cut replica': 2, 'pause replica': 2 });
 
-const MEMBERS = createFocusedHistories({ 'present member': 14, demote: 1, remove: 1, route: 2, 'cut verifier': 1 });
+export const MEMBERS = createFocusedHistories({
+  'present member': 14,
+  demote: 1,
+  remove: 1,
+  route: 2,
+  'cut verifier': 1,
+});
 const HOUSEHOLD_ACTS = createFocusedHistories({
   'present member': 4,
   demote: 1,
@@ -82,7 +88,7 @@ const HOUSEHOLD_ACTS = createFocusedHistories({
   'accept code': 2,
 });
 
-const DELEGATIONS = createFocusedHistories({
+export const DELEGATIONS = createFocusedHistories({
   'present delegated': 14,
   'revoke pair': 1,
   'narrow pair': 1,
@@ -92,7 +98,7 @@ const DELEGATIONS = createFocusedHistories({
   'cut verifier': 1,
 });
 /** A user passes a chain, and comes without one, in the same session. */
-const ONWARD_CALLS = createFocusedHistories({ 'call onward': 14, 'revoke pair': 1, end: 1, route: 1 });
+export const ONWARD_CALLS = createFocusedHistories({ 'call onward': 14, 'revoke pair': 1, end: 1, route: 1 });
 
 export const focusedHistories: readonly Histories[] = [
   CRASHES,

@@ -9,7 +9,7 @@ import { Replica } from './replica.js';
 import { VerifierProcess } from './verifier-process.js';
 
 /** Longer than an announcement counts. */
-const STANDSTILL_MS = 61_000;
+export const STANDSTILL_MS = 61_000;
 
 /** What differs between histories besides their steps. */
 export interface Setting {
@@ -99,7 +99,13 @@ export class World {
       this.nowMs = Math.max(this.nowMs, next.atMs);
       next.work();
       await settle();
+      this.observe();
     }
+  }
+
+  /** Called after each event, for a recorder. */
+  protected observe(): void {
+    // Nothing to record.
   }
 
   private next() {
@@ -108,7 +114,7 @@ export class World {
     return this.queue.splice(first, 1)[0];
   }
 
-  private take(step: Step): void {
+  protected take(step: Step): void {
     this.network = step;
     const verifier = this.verifiers[step.verifier]!;
     const replica = this.replicas[step.replica]!;

@@ -1,0 +1,436 @@
+//go:build go1.25
+
+package platformauth
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The replicas of a recorded world, which answer from their recorded states, by the rules S1 to S8.
+
+// A mistake of a service.
+type mistake string
+
+const (
+	none mistake = ""
+	// refusesNothing is not a mistake, and belongs to each: a refusal evicts what is remembered, which no rule demands and
+	// which would hide most mistakes. The service answers 503 in its place.
+	refusesNothing mistake = "refuses nothing"
+)
+
+var mistakesOfServices = []mistake{
+	"no wait",
+	"repeated revocation does not wait",
+	"horizon instead of snapshot",
+	"seq instead of snapshot",
+	"epoch not compared",
+	"epoch without the crash",
+	"purge unnoticed",
+	"lease of the replica from the answer",
+	"grace handed on",
+	"verdict from a replica's memory",
+	"reset remembered per connection",
+	"list truncated",
+	"log pruned without raising its start",
+	"user's change not written",
+	"scopes as signed",
+	"expiry of a pair unnoticed",
+}
+
+// statementTimeoutMS is that of a replica's statement.
+const statementTimeoutMS = 600
+
+func (w *world) send(ctx context.Context, r request) (answer, error) {
+	answered := make(chan answer, 1)
+	network := w.network
+	// A connection without an answer is one that the replica broke.
+	respond := func(a answer) {
+		w.after(network.backMS, func() {
+			if !w.isCut {
+				// While the process is paused, the answer waits for it.
+				w.at(event{due: w.readNow(), work: func() { answered <- a }})
+			}
+		})
+	}
+	w.after(network.outMS, func() {
+		if w.isCut {
+			return
+		}
+		replica := w.route
+		w.whenAwake(replica, func() { w.handle(replica, r, respond) })
+	})
+	select {
+	case found := <-answered:
+		if found.status == 0 {
+			return answer{}, errConnection
+		}
+		return found, nil
+	case <-ctx.Done():
+		return answer{}, ctx.Err()
+	}
+}
+
+func (w *world) after(ms int, work func()) {
+	w.at(event{due: w.readNow() + ms, isOutside: true, work: work})
+}
+
+// A replicaNow is a replica at this moment.
+type replicaNow struct {
+	replicaState
+	// kept is the state since which the log has every change.
+	kept int
+	// renewedAt is when it applied its last lease.
+	renewedAt int
+}
+
+func (w *world) readReplica(replica int) replicaNow {
+	found := replicaNow{replicaState: replicaState{head: -1, start: -1}, kept: -1}
+	for _, state := range w.Replicas {
+		if state.replica != replica || state.at > w.readNow() {
+			continue
+		}
+		start := state.start
+		isPruned := start != found.kept && state.head == found.head
+		if isPruned && w.mistake == "log pruned without raising its start" {
+			start = found.start
+		} else if start == found.kept {
+			start = found.start
+		}
+		renewedAt := found.renewedAt
+		if state.leaseUntil != found.leaseUntil {
+			renewedAt = state.at
+		}
+		kept := state.start
+		found = replicaNow{replicaState: state, kept: kept, renewedAt: renewedAt}
+		found.start = start
+	}
+	if w.mistake == "lease of the replica from the answer" && found.leaseUntil > 0 {
+		found.leaseUntil = found.renewedAt + w.Leases[replica]
+	}
+	return found
+}
+
+// whenAwake waits until the replica is not paused.
+func (w *world) whenAwake(replica int, work func()) {
+	if !w.readReplica(replica).isPaused() {
+		work()
+		return
+	}
+	for _, state := range w.Replicas {
+		if state.replica == replica && state.at > w.readNow() && !state.isPaused() {
+			w.after(state.at-w.readNow(), work)
+			return
+		}
+	}
+}
+
+// query runs a statement in PostgreSQL: read sees the state while it runs, and done is called afterwards.
+func (w *world) query(replica int, read func(state int), done func(ok bool)) {
+	isDone := false
+	finish := func(ok bool) {
+		w.whenAwake(replica, func() {
+			if !isDone {
+				isDone = true
+				done(ok)
+			}
+		})
+	}
+	network := w.network
+	w.after(statementTimeoutMS, func() { finish(false) })
+	w.after(network.outMS, func() {
+		if w.readReplica(replica).isCut() {
+			return
+		}
+		read(w.readState())
+		w.after(network.backMS, func() {
+			if !w.readReplica(replica).isCut() {
+				finish(true)
+			}
+		})
+	})
+}
+
+func (w *world) handle(replica int, r request, respond func(answer)) {
+	switch strings.TrimPrefix(r.url, "http://auth.test") {
+	case changesPath:
+		w.answerPoll(replica, r, respond)
+	case tokenPath:
+		w.answerExchange(replica, r, respond)
+	default:
+		w.answerQuestion(replica, r, respond)
+	}
+}
+
+func (w *world) answerQuestion(replica int, r request, respond func(answer)) {
+	now := w.readReplica(replica)
+	couldPromise := w.readNow() < now.announcedUntil
+	presented, isKnown := w.findPresented(replica, r)
+	var rights []string
+	var body fields
+	isLive := false
+	read := func(state int) {
+		rights, body = w.describe(replica, state, presented)
+		isLive = isKnown && w.areLive(state, rights)
+	}
+	done := func(ok bool) {
+		if !ok {
+			respond(answer{})
+			return
+		}
+		if !isLive && w.mistake != none {
+			respond(toPlainAnswer(http.StatusServiceUnavailable, fields{}))
+			return
+		}
+		if !isLive {
+			code := "invalid_access_token"
+			if strings.HasSuffix(r.url, nodePath) {
+				code = "invalid_node_credentials"
+			}
+			respond(toPlainAnswer(http.StatusUnauthorized, fields{"code": code}))
+			return
+		}
+		respond(w.promise(replica, couldPromise, rights, body))
+	}
+	if w.mistake == "verdict from a replica's memory" && now.head >= 0 && w.readNow() < now.leaseUntil {
+		read(now.head)
+		done(true)
+		return
+	}
+	w.query(replica, read, done)
+}
+
+func (w *world) promise(replica int, couldPromise bool, rights []string, body fields) answer {
+	freshFor, remember := 0, "no"
+	if couldPromise && w.readNow() < w.readReplica(replica).announcedUntil {
+		freshFor, remember = w.Leases[replica], "yes"
+	}
+	if w.mistake == "expiry of a pair unnoticed" {
+		rights = rights[:1]
+	}
+	found := toPlainAnswer(http.StatusOK, body)
+	found.headers.Set("X-Platform-Remember", remember)
+	found.headers.Set("X-Platform-Expires-In", strconv.Itoa(w.secondsLeft(rights...)))
+	found.headers.Set("X-Platform-Fresh-For-Ms", strconv.Itoa(freshFor))
+	return found
+}
+
+// findPresented returns the credential of a question: a node has no user's token.
+func (w *world) findPresented(replica int, r request) (passedToken, bool) {
+	if key, isNode := r.headers[nodeKeyHeader]; isNode {
+		id, _, _ := strings.Cut(key, ":")
+		return passedToken{session: id}, slices.Contains(credentialsOfWorlds, id)
+	}
+	token, _ := parseToken(strings.TrimPrefix(r.headers[tokenHeader], "Bearer "))
+	isUnderstood := token.chain == nil || (w.Older != replica && r.headers["X-Platform-Target"] == "recipes")
+	return passedToken{token.sessionID, token.chain}, isUnderstood
+}
+
+// describe returns what has to be live, and the body that says so.
+func (w *world) describe(replica, state int, presented passedToken) ([]string, fields) {
+	id := presented.session
+	if strings.HasPrefix(id, "node") {
+		return []string{id}, fields{"valid": true, "node_id": id, "household_id": "home"}
+	}
+	body := fields{"valid": true, "user_id": userOfWorlds, "session_id": id}
+	if presented.chain != nil {
+		scopes := []string{"read"}
+		if !w.hasEnded(state, scopeOfCaller) || w.mistake == "scopes as signed" {
+			scopes = append(scopes, "write")
+		}
+		maps.Copy(body, fields{"caller": presented.chain[0].Service, "scopes": scopes, "act": presented.act()})
+		return presented.rights(), body
+	}
+	body["email"] = "a@example.org"
+	if w.Older != replica {
+		body["households"] = w.listMemberships(state)
+	}
+	return []string{id}, body
+}
+
+func (w *world) listMemberships(state int) []fields {
+	switch {
+	case w.hasEnded(state, placeOfUser):
+		return []fields{}
+	case w.hasEnded(state, roleOfUser):
+		return []fields{{"id": homeOfWorlds, "role": "member"}}
+	default:
+		return []fields{{"id": homeOfWorlds, "role": "admin"}}
+	}
+}
+
+func (w *world) answerExchange(replica int, r request, respond func(answer)) {
+	form, _ := url.ParseQuery(r.body)
+	token, _ := parseToken(form.Get("subject_token"))
+	subject := passedToken{token.sessionID, token.chain}
+	isLive := false
+	w.query(replica, func(state int) { isLive = w.areLive(state, subject.rights()) }, func(ok bool) {
+		switch {
+		case !ok:
+			respond(answer{})
+		case !isLive:
+			respond(toPlainAnswer(http.StatusBadRequest, fields{"code": "invalid_subject_token"}))
+		default:
+			issued := passedToken{subject.session, slices.Concat([]Link{ownLinkOfWorlds}, subject.chain)}
+			respond(toPlainAnswer(http.StatusOK, fields{"access_token": issued.text(), "expires_in": 300}))
+		}
+	})
+}
+
+func (w *world) answerPoll(replica int, r request, respond func(answer)) {
+	since, hasCursor := w.parseCursor(parseObject([]byte(r.body)))
+	now := w.readReplica(replica)
+	if w.freshFor(replica, now) <= 0 {
+		respond(toPlainAnswer(http.StatusServiceUnavailable, fields{}))
+		return
+	}
+	answerFrom := func(head cursor, isReset bool, changes []fields) {
+		freshFor := w.freshFor(replica, w.readReplica(replica))
+		if freshFor <= 0 {
+			respond(toPlainAnswer(http.StatusServiceUnavailable, fields{}))
+			return
+		}
+		if w.mistake == "list truncated" && len(changes) > 1 {
+			changes = changes[:1]
+		}
+		respond(toPlainAnswer(http.StatusOK, fields{
+			"cursor": head.text(), "reset": isReset, "lease_ms": w.Leases[replica], "fresh_for_ms": freshFor,
+			"changes": changes,
+		}))
+	}
+	if now.head >= 0 {
+		head, start := w.cursorOf(now.head), w.cursorOf(now.start)
+		switch {
+		case !hasCursor || w.mustReset(since, head, now.head):
+			answerFrom(head, true, []fields{})
+			return
+		case start.isNotNewer(since):
+			answerFrom(head, false, w.listChanges(since, now.head, w.cursorOf(now.kept)))
+			return
+		case w.mistake == "reset remembered per connection":
+			answerFrom(head, false, []fields{})
+			return
+		}
+	}
+	var head cursor
+	isReset, changes := false, []fields{}
+	read := func(state int) {
+		head = w.cursorOf(state)
+		isReset = !hasCursor || w.mustReset(since, head, state)
+		if !isReset {
+			changes = w.listChanges(since, state, since)
+		}
+	}
+	w.query(replica, read, func(ok bool) {
+		if !ok {
+			respond(answer{})
+			return
+		}
+		answerFrom(head, isReset, changes)
+	})
+}
+
+// freshFor is by the clock of the replica.
+func (w *world) freshFor(replica int, now replicaNow) int {
+	left := float64(now.leaseUntil-w.readNow()) * w.Rates[1+replica]
+	if w.mistake == "grace handed on" {
+		left += float64(w.Grace)
+	}
+	if now.leaseUntil == 0 {
+		return 0
+	}
+	return int(left)
+}
+
+// A cursor is an epoch and a snapshot of PostgreSQL.
+type cursor struct {
+	epoch      string
+	xmin, xmax int
+	open       []int
+}
+
+func (w *world) cursorOf(state int) cursor {
+	s := w.States[state]
+	c := cursor{epoch: fmt.Sprintf("%d.%d", s.server, s.crashes), xmin: s.xmax, xmax: s.xmax, open: s.open}
+	if len(s.open) > 0 {
+		c.xmin = slices.Min(s.open)
+	}
+	switch w.mistake {
+	case "epoch not compared":
+		c.epoch = ""
+	case "epoch without the crash":
+		c.epoch = strconv.Itoa(s.server)
+	case "horizon instead of snapshot":
+		c.epoch, c.xmax, c.open = "", c.xmin, nil
+	case "seq instead of snapshot":
+		c.xmax, c.open = w.latestCommitted(state)+1, nil
+	}
+	return c
+}
+
+func (w *world) latestCommitted(state int) int {
+	latest := 99
+	for _, c := range w.Changes {
+		if c.state <= state {
+			latest = max(latest, c.xid)
+		}
+	}
+	return latest
+}
+
+func (c cursor) text() string {
+	text, _ := json.Marshal([]any{c.epoch, c.xmin, c.xmax, c.open})
+	return string(text)
+}
+
+func (*world) parseCursor(body fields) (cursor, bool) {
+	text, isPresent := body["cursor"].(string)
+	var c cursor
+	err := json.Unmarshal([]byte(text), &[]any{&c.epoch, &c.xmin, &c.xmax, &c.open})
+	return c, isPresent && err == nil
+}
+
+// mustReset: the cursor is of another epoch, or changes that it does not show were purged.
+func (w *world) mustReset(since, head cursor, state int) bool {
+	purged := w.States[state].purged
+	if w.mistake == "purge unnoticed" {
+		purged = 0
+	}
+	isTooOld := purged >= since.xmax || slices.ContainsFunc(since.open, func(xid int) bool { return purged >= xid })
+	// The protocol with a horizon noticed one that went back.
+	wentBack := w.mistake == "horizon instead of snapshot" && head.xmin < since.xmin
+	return since.epoch != head.epoch || isTooOld || wentBack
+}
+
+func (c cursor) isNotNewer(other cursor) bool {
+	return c.xmax <= other.xmax && !slices.ContainsFunc(other.open, func(xid int) bool {
+		return xid < c.xmax && !slices.Contains(c.open, xid)
+	})
+}
+
+func (c cursor) shows(xid int) bool { return xid < c.xmax && !slices.Contains(c.open, xid) }
+
+// listChanges returns the changes that the cursor does not show, as far as they are kept.
+func (w *world) listChanges(since cursor, state int, kept cursor) []fields {
+	changes := []fields{}
+	purged := w.States[state].purged
+	for _, c := range w.Changes {
+		isUnwritten := c.kind == "user" && w.mistake == "user's change not written"
+		if c.state <= state && c.xid > purged && !since.shows(c.xid) && !kept.shows(c.xid) && !isUnwritten {
+			changes = append(changes, fields{"kind": c.kind, "id": c.id})
+		}
+	}
+	return changes
+}
+
+func toPlainAnswer(status int, body fields) answer {
+	text, _ := json.Marshal(body)
+	return answer{status: status, headers: http.Header{"Content-Type": {"application/json"}}, body: text}
+}

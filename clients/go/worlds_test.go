@@ -1,0 +1,412 @@
+//go:build go1.25
+
+package platformauth
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The worlds of ../conformance/worlds.jsonl, played against a verifier: no verifier accepts what has ended when the call
+// that ended it has answered. They have no verdicts, because those depend on when the verifier polls.
+
+// minAcceptedPerWorld: otherwise the worlds prove nothing.
+const minAcceptedPerWorld = 5
+
+func TestWorlds(t *testing.T) {
+	accepted := int64(0)
+	worlds := readWorlds(t)
+	for _, recorded := range worlds {
+		for _, service := range []mistake{none, refusesNothing} {
+			w := playWorld(t, recorded, service)
+			accepted += w.accepted.Load()
+			for _, violation := range w.violations {
+				t.Errorf("%s: %s", recorded.World, violation)
+			}
+		}
+	}
+	if accepted < int64(len(worlds)*minAcceptedPerWorld) {
+		t.Errorf("only %d acceptances in %d worlds", accepted, len(worlds))
+	}
+}
+
+func TestWorldsFindTheMistakesOfAService(t *testing.T) {
+	worlds := readWorlds(t)
+	for _, m := range mistakesOfServices {
+		t.Run(string(m), func(t *testing.T) {
+			isFound := slices.ContainsFunc(worlds, func(recorded recordedWorld) bool {
+				return len(playWorld(t, recorded, m).violations) > 0
+			})
+			if !isFound {
+				t.Error("not found")
+			}
+		})
+	}
+}
+
+// A recordedWorld is a line of the file.
+type recordedWorld struct {
+	World    string
+	Leases   []int
+	Rates    []float64
+	Grace    int
+	Older    int
+	End      int
+	Steps    []worldStep
+	States   []databaseState
+	Changes  []committedChange
+	Replicas []replicaState
+	Rights   []right
+}
+
+type worldStep struct {
+	at, outMS, backMS int
+	act               string
+	on, argument      int
+}
+
+// A databaseState is what a statement in PostgreSQL sees from a moment on.
+type databaseState struct {
+	at              int
+	server, crashes int
+	xmax            int
+	open            []int
+	purged          int
+}
+
+type committedChange struct {
+	state, xid int
+	kind, id   string
+}
+
+type replicaState struct {
+	at, replica int
+	// head and start are the states that its log ends and begins with; -1 without a log.
+	head, start    int
+	leaseUntil     int
+	flags          int
+	announcedUntil int
+}
+
+func (s replicaState) isPaused() bool { return s.flags&1 != 0 }
+func (s replicaState) isCut() bool    { return s.flags&2 != 0 }
+
+// A right is what a call ends.
+type right struct {
+	id string
+	// expiresAt is -1 for never; endedIn is the state in which its end is committed, or -1.
+	expiresAt, endedIn int
+	// The moments from which no verifier may accept it, or -1: of a correct service, of one whose revoking calls do not
+	// wait, and of one where only a repeated call does not.
+	dead, deadUnwaited, deadUnwaitedRepeats int
+}
+
+func (s *worldStep) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal(text, &[]any{&s.at, &s.outMS, &s.backMS, &s.act, &s.on, &s.argument})
+}
+
+func (s *databaseState) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal(text, &[]any{&s.at, &s.server, &s.crashes, &s.xmax, &s.open, &s.purged})
+}
+
+func (c *committedChange) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal(text, &[]any{&c.state, &c.xid, &c.kind, &c.id})
+}
+
+func (s *replicaState) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal(text, &[]any{&s.at, &s.replica, &s.head, &s.start, &s.leaseUntil, &s.flags, &s.announcedUntil})
+}
+
+func (r *right) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal(text,
+		&[]any{&r.id, &r.expiresAt, &r.endedIn, &r.dead, &r.deadUnwaited, &r.deadUnwaitedRepeats})
+}
+
+func readWorlds(t *testing.T) []recordedWorld {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(conformanceFolder, "worlds.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var worlds []recordedWorld
+	for line := range bytes.Lines(text) {
+		var recorded recordedWorld
+		if err := json.Unmarshal(line, &recorded); err != nil {
+			t.Fatal(err)
+		}
+		recorded.fillAnnouncements()
+		worlds = append(worlds, recorded)
+	}
+	return worlds
+}
+
+// fillAnnouncements: a line names only the announcements that changed.
+func (r *recordedWorld) fillAnnouncements() {
+	latest := map[int]int{}
+	for i := range r.Replicas {
+		state := &r.Replicas[i]
+		if state.announcedUntil == 0 {
+			state.announcedUntil = latest[state.replica]
+		}
+		latest[state.replica] = state.announcedUntil
+	}
+}
+
+// A world plays one recorded world against one verifier.
+type world struct {
+	*simulation
+	recordedWorld
+	mistake  mistake
+	verifier *Verifier
+	rights   map[string]right
+
+	route   int
+	isCut   bool
+	network struct{ outMS, backMS int }
+
+	accepted   atomic.Int64
+	violations []string
+}
+
+func playWorld(t *testing.T, recorded recordedWorld, m mistake) *world {
+	w := &world{recordedWorld: recorded, mistake: m, rights: map[string]right{}}
+	for _, r := range recorded.Rights {
+		w.rights[r.id] = r
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w.simulation = newSimulation()
+		w.simulation.rate = recorded.Rates[0]
+		w.network.outMS, w.network.backMS = 5, 5
+		config := Config{
+			URL: "http://auth.test", AppID: "01985f4e-7c3a-7b52-9d1e-000000000c01", AppKey: "pa_app_own",
+			ServiceName: "recipes",
+		}
+		settings, err := toSettings(config, []Option{WithLogger(slog.New(slog.DiscardHandler)), WithMaxEntries(64)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.verifier = newVerifier(t.Context(), settings, w)
+		for _, s := range recorded.Steps {
+			w.at(event{due: s.at, isOutside: true, work: func() { w.take(s) }})
+		}
+		w.run(recorded.End)
+		if err := w.verifier.Close(t.Context()); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		synctest.Wait()
+	})
+	return w
+}
+
+func (*world) random() float64 { return 0.5 }
+
+func (w *world) take(s worldStep) {
+	w.network.outMS, w.network.backMS = s.outMS, s.backMS
+	switch s.act {
+	case "route":
+		w.route = s.on
+	case "cut":
+		w.isCut = s.on == 1
+	case "pause":
+		w.stop(s.on)
+	case "suspend":
+		w.suspend(s.on)
+	case "jump":
+		w.jumpedMS.Add(int64(s.on))
+	case "standstill":
+		w.nowMS.Add(int64(s.on))
+	default:
+		// While the process is paused, a request waits for it.
+		w.at(event{due: s.at, work: func() { go w.present(s) }})
+	}
+}
+
+const (
+	homeOfWorlds  = "01985f4e-7c3a-7b52-9d1e-000000000d01"
+	userOfWorlds  = "user-1"
+	roleOfUser    = "the role of the user"
+	placeOfUser   = "the place of the user"
+	scopeOfCaller = "the scope of the caller"
+)
+
+// The credentials of the model, in its order.
+var credentialsOfWorlds = []string{"node-1", "node-2", "session-1", "session-2", "node-3"}
+
+// A passedToken is a user's token, with the chain of a delegated one.
+type passedToken struct {
+	session string
+	chain   []Link
+}
+
+var delegatedOfWorlds = []passedToken{
+	{"session-1", []Link{{"meals", "pair-2"}, {"web", "pair-1"}}},
+	{"session-2", []Link{{"meals", "pair-2"}, {"web", "pair-3"}}},
+}
+
+// ownLinkOfWorlds is the link that an exchange adds.
+var ownLinkOfWorlds = Link{"recipes", "pair-4"}
+
+func (p passedToken) rights() []string {
+	rights := []string{p.session}
+	for _, link := range p.chain {
+		rights = append(rights, link.AppID)
+	}
+	return rights
+}
+
+func (p passedToken) text() string {
+	header, payload := fields{"alg": "HS256"}, fields{"sub": userOfWorlds, "sid": p.session}
+	if p.chain != nil {
+		header, payload["act"] = fields{"alg": "ES256", "typ": delegatedType}, p.act()
+	}
+	encode := func(part fields) string {
+		text, _ := json.Marshal(part)
+		return base64.RawURLEncoding.EncodeToString(text)
+	}
+	return encode(header) + "." + encode(payload) + ".x"
+}
+
+func (p passedToken) act() (act fields) {
+	for _, link := range slices.Backward(p.chain) {
+		outer := fields{"sub": link.Service, "client_id": link.AppID}
+		if act != nil {
+			outer["act"] = act
+		}
+		act = outer
+	}
+	return act
+}
+
+func (p passedToken) headers() http.Header {
+	return http.Header{tokenHeader: {"Bearer " + p.text()}}
+}
+
+func (w *world) present(s worldStep) {
+	ctx := context.Background()
+	isMore := s.argument == 1
+	session := passedToken{session: credentialsOfWorlds[2+s.on%2]}
+	delegated := delegatedOfWorlds[s.on%2]
+	switch s.act {
+	case "present":
+		id := credentialsOfWorlds[s.on]
+		if session := (passedToken{session: id}); s.on == 2 || s.on == 3 {
+			_, err := w.verifier.VerifyUser(ctx, session.headers())
+			w.judge(err, id)
+			return
+		}
+		_, err := w.verifier.VerifyNode(ctx, http.Header{nodeKeyHeader: {id + ":key"}})
+		w.judge(err, id)
+	case "present member":
+		demanded, rights := []Demand{}, []string{session.session, placeOfUser}
+		if isMore {
+			demanded, rights[1] = append(demanded, AsAdmin()), roleOfUser
+		}
+		_, err := w.verifier.VerifyMember(ctx, session.headers(), homeOfWorlds, demanded...)
+		w.judge(err, rights...)
+	case "present delegated":
+		demanded, rights := []Demand{AcceptDelegated()}, delegated.rights()
+		if isMore {
+			demanded, rights = append(demanded, Scope("write")), append(rights, scopeOfCaller)
+		}
+		_, err := w.verifier.VerifyUser(ctx, delegated.headers(), demanded...)
+		w.judge(err, rights...)
+	case "call onward":
+		passed := session
+		if isMore {
+			passed = delegated
+		}
+		text, err := w.verifier.TokenFor(ctx, passed.headers(), "ocr", "")
+		if err == nil {
+			err = w.verifyAtThird(text)
+		}
+		w.judge(err, passed.rights()...)
+	}
+}
+
+// verifyAtThird: the third service asks at once whether the token is valid.
+func (w *world) verifyAtThird(text string) error {
+	token, _ := parseToken(text)
+	if w.areLive(w.readState(), passedToken{token.sessionID, token.chain}.rights()) {
+		return nil
+	}
+	return errors.New("not valid at the third service")
+}
+
+// judge takes what had to hold so that the verifier may accept.
+func (w *world) judge(err error, rights ...string) {
+	now := w.readNow()
+	defer w.lock()()
+	if err == nil {
+		w.accepted.Add(1)
+		for _, id := range rights {
+			if dead := w.deadSince(id); dead >= 0 && now >= dead {
+				w.violations = append(w.violations, fmt.Sprintf("%s accepted at %d, dead since %d", id, now, dead))
+			}
+		}
+	}
+	// A replica that does not know delegation refuses such tokens.
+	isOlder := w.Older >= 0 && len(rights) > 2
+	if errors.Is(err, ErrRefused) && !isOlder && w.areLive(w.readState(), rights) {
+		w.violations = append(w.violations, fmt.Sprintf("%v refused at %d: %v", rights, now, err))
+	}
+}
+
+func (w *world) deadSince(id string) int {
+	ended, isKnown := w.rights[id]
+	switch {
+	case !isKnown:
+		return -1
+	case w.mistake == "no wait":
+		return ended.deadUnwaited
+	case w.mistake == "repeated revocation does not wait":
+		return ended.deadUnwaitedRepeats
+	default:
+		return ended.dead
+	}
+}
+
+// readState returns the number of the state that a statement sees now.
+func (w *world) readState() int {
+	now := w.readNow()
+	found := 0
+	for i, state := range w.States {
+		if state.at <= now {
+			found = i
+		}
+	}
+	return found
+}
+
+func (w *world) areLive(state int, rights []string) bool {
+	return !slices.ContainsFunc(rights, func(id string) bool { return w.hasEnded(state, id) })
+}
+
+func (w *world) hasEnded(state int, id string) bool {
+	ended, isKnown := w.rights[id]
+	return isKnown && ((ended.endedIn >= 0 && ended.endedIn <= state) ||
+		(ended.expiresAt >= 0 && w.readNow() >= ended.expiresAt))
+}
+
+// secondsLeft is in whole seconds, rounded down.
+func (w *world) secondsLeft(rights ...string) int {
+	left := maxRemember
+	for _, id := range rights {
+		if ended, isKnown := w.rights[id]; isKnown && ended.expiresAt >= 0 {
+			left = min(left, time.Duration(ended.expiresAt-w.readNow())*time.Millisecond)
+		}
+	}
+	return max(0, int(left/time.Second))
+}
