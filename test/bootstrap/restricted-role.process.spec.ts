@@ -139,6 +139,7 @@ describe('a service whose role does not own its tables', () => {
         insertion(randomUUID(), 'now()', { recorded_at: 'now()' }),
         insertion(randomUUID(), 'now()', { epoch: '0' }),
         'SET session_replication_role = replica',
+        `SET platform_auth.is_folding = 'on'; DELETE FROM audit_seals`,
         'CREATE TABLE of_its_own ()',
         `SET ROLE ${roles.ownerRole}`,
       ];
@@ -149,6 +150,7 @@ describe('a service whose role does not own its tables', () => {
           await expect(client.query(`SELECT audit_events_drop_month(${days})`)).rejects.toMatchObject({
             code: '22023',
           });
+        await expect(client.query('SELECT audit_seals_fold()')).rejects.toMatchObject({ code: '55000' });
         const { rows } = await client.query('SELECT audit_events_drop_month(1) AS dropped');
         expect(rows).toEqual([{ dropped: null }]);
       });

@@ -137,10 +137,11 @@ function refuseFindings({ findings }: Verification): void {
 }
 
 function formatVerification(report: Verification): string {
-  const { seals, rows, dropped_rows, dropped_months, sealed_until, waiting, findings, acknowledged } = report;
+  const { seals, folded, rows, dropped_rows, dropped_months, sealed_until, waiting, findings, acknowledged } = report;
   const parts = [
     `${seals} seals, ${rows} rows, sealed until ${sealed_until ?? 'never'}. Rows not sealed yet: ${waiting}.`,
   ];
+  if (folded > 0) parts.push(`Folded after their retention: seals 1 to ${folded}.`);
   if (dropped_months.length > 0)
     parts.push(`Dropped by retention: ${dropped_months.join(', ')} (${dropped_rows} rows).`);
   if (acknowledged.length > 0) {

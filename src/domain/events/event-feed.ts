@@ -35,7 +35,9 @@ const HOLD = `UPDATE event_subscriptions SET consumer = $2, polled_at = clock_ti
 const FIND_HOLDER = `SELECT CASE WHEN consumer <> $2
     THEN ceil($3 - extract(epoch FROM clock_timestamp() - polled_at))::integer ELSE 1 END AS seconds
   FROM event_subscriptions WHERE service = $1`;
-const FIND_SEAL = `SELECT FROM audit_seals WHERE number = $1 AND ${SEAL_MARK} = $2`;
+/** `$3`: whether it is the stored position, which needs no proof once its seal was folded. */
+const FIND_SEAL = `SELECT FROM audit_seals WHERE number = $1 AND ${SEAL_MARK} = $2
+  UNION ALL SELECT WHERE $3 AND $1 < (SELECT min(number) FROM audit_seals)`;
 /** `$1`: types, `$2` and `$3`: position. */
 const IS_PURGED =
   'EXISTS (SELECT FROM event_purges WHERE type = ANY ($1) AND (seal, number) > ($2::bigint, $3::integer))';
@@ -175,7 +177,9 @@ export class EventFeed {
     const stored = held.origin === held.present ? held : undefined;
     if (text === undefined) return stored;
     const after = parseEventCursor(text);
-    if (after?.origin !== held.present || !(await isOfSeal(transaction, after))) return undefined;
+    if (after?.origin !== held.present) return undefined;
+    const isStored = stored?.seal === after.seal && stored.number === after.number;
+    if (!(await isOfSeal(transaction, after, isStored))) return undefined;
     const [purge] = await transaction.query<{ isPurged: boolean }[]>(FIND_PURGED, [
       held.types,
       after.seal,
@@ -215,7 +219,7 @@ async function findRefusal(transaction: EntityManager, hold: readonly unknown[])
 }
 
 /** Numbers of seals are assigned anew after a restore, but a seal with other rows has another MAC. */
-async function isOfSeal(transaction: EntityManager, { seal, mark }: EventCursor): Promise<boolean> {
+async function isOfSeal(transaction: EntityManager, { seal, mark }: EventCursor, isStored: boolean): Promise<boolean> {
   if (seal === 0) return mark === '';
-  return (await transaction.query<object[]>(FIND_SEAL, [seal, mark])).length > 0;
+  return (await transaction.query<object[]>(FIND_SEAL, [seal, mark, isStored])).length > 0;
 }

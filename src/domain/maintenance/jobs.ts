@@ -6,6 +6,7 @@
 import { Injectable, type OnApplicationBootstrap, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { AuditMonths } from '../audit/seals/audit-months.js';
+import { SealFold } from '../audit/seals/seal-fold.js';
 import { SealWriter } from '../audit/seals/seal-writer.js';
 import { EventCopy } from '../events/event-copy.js';
 import { EventLag } from '../events/event-lag.js';
@@ -142,13 +143,14 @@ export class PurgeJob {
 
 /**
  * Creates months of the audit log in advance, moves closed windows of counted refusals, tells users of many failed
- * logins, and drops expired months.
+ * logins, drops expired months, and folds their seals.
  */
 @Injectable()
 export class AuditJob {
   constructor(
     private readonly refusals: CountedRefusals,
     private readonly months: AuditMonths,
+    private readonly fold: SealFold,
     private readonly notices: FailedLoginNotices,
     private readonly work: BackgroundWork,
     private readonly clock: RetentionClock,
@@ -167,6 +169,8 @@ export class AuditJob {
       const month = await this.months.dropMonth();
       if (month !== undefined) this.log.info('audit_partition_dropped', { month });
       await this.months.pruneSealEntries();
+      const folded = await this.fold.foldSeals(now);
+      if (folded > 0) this.log.info('audit_seals_folded', { count: folded });
       await this.work.recordRun('audit_maintenance');
     });
   }

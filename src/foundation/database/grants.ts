@@ -29,7 +29,7 @@ const INSERTABLE_COLUMNS = `SELECT string_agg(quote_ident(attname), ', ') FROM p
  * Functions with the owner's privileges, for all that the service does to the audit tables beyond INSERT and SELECT.
  */
 const FUNCTIONS = `audit_events_make_months(integer), audit_events_drop_month(integer),
-  audit_seal_entries_prune(integer), audit_events_ensure_epoch()`;
+  audit_seal_entries_prune(integer), audit_seals_fold(), audit_events_ensure_epoch()`;
 
 const FIND_NAMES = `SELECT quote_ident(current_schema()) AS schema,
   (${ORDINARY_TABLES}) AS tables, (${INSERTABLE_COLUMNS}) AS columns`;

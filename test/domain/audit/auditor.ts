@@ -1,4 +1,5 @@
 import { Client } from 'pg';
+import { EntityManager } from 'typeorm';
 import type { Verification } from '../../../src/domain/audit/seals/seal-verifier.js';
 import { SealJob } from '../../../src/domain/maintenance/jobs.js';
 import { Cli } from '../../support/cli.js';
@@ -36,6 +37,21 @@ export class Auditor {
 
 export async function seal(app: TestApp): Promise<number> {
   return app.nest.get(SealJob).sealNewRows();
+}
+
+/** Runs work while seals have PostgreSQL's time moved by an interval, such as `-400 days`. */
+export async function whileSealing<Result>(interval: string, work: () => Promise<Result>): Promise<Result> {
+  const query = Reflect.get(EntityManager.prototype, 'query') as (...given: unknown[]) => Promise<unknown>;
+  const moved = async function (this: EntityManager, sql: string, values?: unknown[]) {
+    const at = `clock_timestamp() + interval '${interval}' AS at`;
+    return query.call(this, sql.replace('clock_timestamp() AS at', at), values);
+  };
+  const spy = jest.spyOn(EntityManager.prototype, 'query').mockImplementation(moved as never);
+  try {
+    return await work();
+  } finally {
+    spy.mockRestore();
+  }
 }
 
 /** What a superuser does who switches the triggers off. */

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
-import { EntityManager } from 'typeorm';
 import { APP_KEYS } from '../../../src/domain/app-credentials/app-credentials.service.js';
 import { encodeEntries } from '../../../src/domain/audit/seals/seal.js';
 import { COUNTED_EVENTS, CountedRefusals } from '../../../src/domain/audit/counted-refusals.js';
@@ -12,7 +11,7 @@ import { openTransaction } from '../../support/row-lock.js';
 import { OwnPostgres } from '../../support/own-postgres.js';
 import { TestApp } from '../../support/test-app.js';
 import type { TestDatabase } from '../../support/test-database.js';
-import { Auditor, insertion, seal, tamper } from './auditor.js';
+import { Auditor, insertion, seal, tamper, whileSealing } from './auditor.js';
 import { AuditJob } from '../../../src/domain/maintenance/jobs.js';
 import { MASTER_KEY } from '../../support/settings.js';
 import { useAppPerTest } from '../../support/use-app.js';
@@ -134,17 +133,7 @@ describe('the seals of the audit log', () => {
 
   it('cover the rows that are recorded after the clock of PostgreSQL was set back', async () => {
     await app.user();
-    const query = Reflect.get(EntityManager.prototype, 'query') as (...given: unknown[]) => Promise<unknown>;
-    const ahead = async function (this: EntityManager, sql: string, values?: unknown[]) {
-      return query.call(
-        this,
-        sql.replace('clock_timestamp() AS at', `clock_timestamp() + interval '1 day' AS at`),
-        values,
-      );
-    };
-    const spy = jest.spyOn(EntityManager.prototype, 'query').mockImplementation(ahead as never);
-    await seal(app);
-    spy.mockRestore();
+    await whileSealing('1 day', () => seal(app));
     await app.user();
     await seal(app);
     expect(await auditor.verify()).toMatchObject({ rows: 2, waiting: 0, findings: [] });

@@ -40,7 +40,7 @@ export class AuditMonths {
       ]);
       if (!row?.name) return undefined;
       const month = row.name.slice(PARTITION_PREFIX.length).replace('_', '-');
-      await this.seals.recordDrop(transaction, month);
+      await this.seals.appendRecord(transaction, { dropped: month });
       return month;
     });
   }

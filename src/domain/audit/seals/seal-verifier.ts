@@ -1,6 +1,6 @@
 /**
- * `audit verify` follows the chain of seals from its beginning, compares the rows of the audit log with it, and reports
- * every difference. test/domain/audit/seals.spec.ts has a test for each kind of finding.
+ * `audit verify` follows the chain of seals from its beginning, or its newest fold, compares the rows of the audit log
+ * with it, and reports every difference. test/domain/audit/seals.spec.ts has a test for each kind of finding.
  */
 import { AUDIT_EVENT_NAMES, type AuditEventName } from '../../../foundation/common/security-events.js';
 import { computeDigest, isSameDigest } from '../../../foundation/crypto/secret.js';
@@ -15,7 +15,10 @@ import {
   MAX_FINDINGS,
   digestEntries,
   parseCheckpoint,
+  parseContent,
+  RECORDS,
   type Acknowledgement,
+  type Fold,
   type SealContent,
   type SealEntry,
   type SealKey,
@@ -58,7 +61,7 @@ type Report = Partial<Omit<Finding, 'name'>> & {
 
 const NAME_LENGTH = 12;
 
-class Findings {
+export class Findings {
   readonly open: Finding[] = [];
   readonly acknowledged: AcknowledgedFinding[] = [];
   private acknowledgements: ReadonlyMap<string, Acknowledgement> = new Map();
@@ -89,7 +92,7 @@ class Findings {
   }
 }
 
-type SealKeys = ReadonlyMap<string, SealKey>;
+export type SealKeys = ReadonlyMap<string, SealKey>;
 
 /** Runs SQL in one read-only transaction, so that rows and seals belong to one snapshot. */
 export type Query = <Row extends object>(text: string, values?: unknown[]) => Promise<Row[]>;
@@ -163,15 +166,16 @@ const UNLISTED_ROWS = `WITH listed AS MATERIALIZED (
 
 const WAITING = `SELECT count(*)::integer AS waiting FROM audit_events AS logged WHERE NOT (${IS_SEALED})`;
 
-const DROPS = `SELECT number, content, mac FROM audit_seals WHERE content LIKE '%"dropped":"%' ORDER BY number`;
 const SEALS = `SELECT number, content, mac, entries FROM audit_seals LEFT JOIN audit_seal_entries USING (number)
-  WHERE number > $1 ORDER BY number LIMIT $2`;
+  WHERE number > $1 AND number <= $2 ORDER BY number LIMIT $3`;
 const SEAL = 'SELECT number, content, mac FROM audit_seals WHERE number = $1';
 const SEALS_PER_PAGE = 20;
 
 export interface Verification {
   readonly seals: number;
-  /** Rows that the seals list, including dropped ones. */
+  /** The number of the last seal that a fold deleted; 0 without a fold. */
+  readonly folded: number;
+  /** Rows that the seals since then list, including dropped ones. */
   readonly rows: number;
   readonly dropped_rows: number;
   readonly dropped_months: readonly string[];
@@ -191,8 +195,15 @@ const LATE_EVENTS: ReadonlySet<string> = new Set([
   ...AUDIT_EVENT_NAMES.filter((name) => name.endsWith('.first_used')),
 ]);
 
+const NO_FOLD: Fold = { through: 0, mac: '' };
+
 /** Reports each seal that is missing, changed or out of order. */
-class SealChain {
+export class SealChain {
+  /** The newest fold, after which the chain begins. */
+  fold = NO_FOLD;
+  /** The number and the HMAC of the last seal that was read. */
+  head = NO_FOLD;
+  private isFoldProven = false;
   last: SealContent | undefined;
   rows = 0;
   droppedRows = 0;
@@ -214,18 +225,19 @@ class SealChain {
     return (this.drops.get(month) ?? 0) > number;
   }
 
-  /** Reads the listed rows in batches, so that memory does not grow with the log. */
-  async *readBatches(): AsyncGenerator<ListedRow[]> {
-    await this.readDrops();
-    let [number, previous] = [0, ''];
+  /**
+   * Reads the listed rows in batches, so that memory does not grow with the log.
+   * @param until the number of the last seal to read
+   */
+  async *readBatches(until = Number.MAX_SAFE_INTEGER): AsyncGenerator<ListedRow[]> {
+    await this.readRecords();
+    let number = 0;
     let batch: ListedRow[] = [];
     for (;;) {
-      const page = await this.query<StoredSeal & { entries: Buffer | null }>(SEALS, [number, SEALS_PER_PAGE]);
+      const page = await this.query<StoredSeal & { entries: Buffer | null }>(SEALS, [number, until, SEALS_PER_PAGE]);
       for (const stored of page) {
-        const found = Number(stored.number);
-        const isNext = this.isNext(number + 1, found);
-        const seal = this.verifySeal(stored, isNext ? previous : undefined);
-        [number, previous] = [found, stored.mac.toString('hex')];
+        number = Number(stored.number);
+        const seal = this.verifyNext(stored);
         if (seal) batch.push(...this.readRows((this.last = seal), stored.entries));
         if (batch.length < MIN_ROW_BATCH_SIZE) continue;
         yield batch;
@@ -238,21 +250,52 @@ class SealChain {
 
   async compareWithCheckpoint(line: string): Promise<void> {
     const { number, mac } = parseCheckpoint(line);
-    const [seal] = await this.query<StoredSeal>(SEAL, [number]);
-    if (seal && isSameDigest(seal.mac, mac)) return;
-    const what = seal
-      ? `Seal ${number} is not the one of the checkpoint: the chain up to it was rewritten.`
-      : `Seal ${number} of the checkpoint is missing: the log was rewritten, or the database was restored from an ` +
-        'older backup.';
-    this.findings.report('checkpoint', { seal: number, what, state: seal?.mac.toString('hex') ?? 'missing' });
+    const [stored] = await this.query<StoredSeal>(SEAL, [number]);
+    const found = number === this.fold.through ? Buffer.from(this.fold.mac, 'hex') : stored?.mac;
+    if (found && isSameDigest(found, mac)) return;
+    const state = found?.toString('hex') ?? 'missing';
+    this.findings.report('checkpoint', { seal: number, what: this.describeMismatch(number, state), state });
   }
 
-  private async readDrops(): Promise<void> {
-    for (const stored of await this.query<StoredSeal>(DROPS)) {
+  private describeMismatch(number: number, state: string): string {
+    if (state !== 'missing')
+      return `Seal ${number} is not the one of the checkpoint: the chain up to it was rewritten.`;
+    const { through } = this.fold;
+    if (number < through)
+      return `Seal ${number} of the checkpoint was folded, which proves nothing. Give one of seal ${through} or later.`;
+    return (
+      `Seal ${number} of the checkpoint is missing: the log was rewritten, or the database was restored from an ` +
+      'older backup.'
+    );
+  }
+
+  /** Believes a fold under a key that was not given as long as there is no other. Its own seal is a finding. */
+  private async readRecords(): Promise<void> {
+    for (const stored of await this.query<StoredSeal>(RECORDS)) {
       const seal = parseContent(stored);
-      if (typeof seal?.dropped === 'string' && this.keys.get(seal.key)?.hasSealed(stored))
-        this.drops.set(seal.dropped, seal.number);
+      const key = seal && this.keys.get(seal.key);
+      if (!seal || key?.hasSealed(stored) === false) continue;
+      if (key && typeof seal.dropped === 'string') this.drops.set(seal.dropped, seal.number);
+      if (!isFold(seal.folded) || (this.isFoldProven && !key)) continue;
+      this.isFoldProven = key !== undefined;
+      this.fold = seal.folded;
     }
+    this.head = this.fold;
+  }
+
+  private verifyNext(stored: StoredSeal): SealContent | undefined {
+    // The seal after a fold is older than it, and a former key never follows a later one.
+    if (this.head === this.fold && !this.isFoldProven && this.keys.has(parseContent(stored)?.key ?? ''))
+      this.fold = this.head = NO_FOLD;
+    const [found, mac] = [Number(stored.number), stored.mac.toString('hex')];
+    if (found <= this.fold.through) {
+      const what = `Seal ${found} was added by hand: the seals up to ${this.fold.through} were folded.`;
+      this.findings.report('seal_changed', { seal: found, what, state: `${mac} ${stored.content}` });
+      return undefined;
+    }
+    const { through: last, mac: previous } = this.head;
+    this.head = { through: found, mac };
+    return this.verifySeal(stored, this.isNext(last + 1, found) ? previous : undefined);
   }
 
   private isNext(expected: number, found: number): boolean {
@@ -268,16 +311,17 @@ class SealChain {
     const content = parseContent(stored);
     const state = `${stored.mac.toString('hex')} ${stored.content}`;
     const key = content && this.keys.get(content.key);
-    if (content && !key) {
+    const isFollowing = content?.number === seal && (previous === undefined || content.previous === previous);
+    if (content && !key && isFollowing) {
       const what = `Seal ${seal} names a key that was not given: ${content.key}.`;
       this.findings.report('other_key', { seal, what, state });
       return undefined;
     }
-    if (!key?.hasSealed(stored)) {
+    if (key?.hasSealed(stored) === false || !content) {
       this.findings.report('seal_changed', { seal, what: `Seal ${seal} was changed.`, state });
       return undefined;
     }
-    if (content?.number === seal && (previous === undefined || content.previous === previous)) return content;
+    if (isFollowing) return content;
     this.findings.report('seal_changed', { seal, what: `Seal ${seal} does not follow the seal before it.`, state });
     return undefined;
   }
@@ -299,12 +343,9 @@ class SealChain {
   }
 }
 
-function parseContent({ content }: StoredSeal): SealContent | undefined {
-  try {
-    return JSON.parse(content) as SealContent;
-  } catch {
-    return undefined;
-  }
+/** The content of a seal under a key that was not given may be anything. */
+function isFold(folded: Fold | undefined): folded is Fold {
+  return Number.isSafeInteger(folded?.through) && typeof folded?.mac === 'string';
 }
 
 export class SealVerifier {
@@ -341,6 +382,7 @@ export class SealVerifier {
     const [row] = await this.query<{ waiting: number }>(WAITING, [sealed.epoch, sealed.snapshot]);
     return {
       seals: last?.number ?? 0,
+      folded: this.chain.fold.through,
       rows,
       dropped_rows: this.droppedRows + this.chain.droppedRows,
       dropped_months: droppedMonths,

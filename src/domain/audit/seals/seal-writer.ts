@@ -19,6 +19,7 @@ import {
   MICROS,
   SealKey,
   type EpochSnapshot,
+  type Fold,
   type Position,
   type SealContent,
   type SealEntry,
@@ -119,12 +120,15 @@ export class SealWriter {
     return tryLock(transaction, LOCKS.auditSeals);
   }
 
-  /** Appends a seal that records the drop of a month. The caller holds the lock. */
-  async recordDrop(transaction: EntityManager, month: string): Promise<void> {
+  /** Appends a seal without rows that records the drop of a month, or a fold. The caller holds the lock. */
+  async appendRecord(
+    transaction: EntityManager,
+    record: { readonly dropped: string } | { readonly dropped: null; readonly folded: Fold },
+  ): Promise<void> {
     const last = await this.readLastSeal(transaction);
     const { from, to, through } = last?.content ?? NO_SPAN;
     const { at } = await readPresent(transaction);
-    await this.append(transaction, last, { at, from, to, through, ...NO_ROWS, dropped: month });
+    await this.append(transaction, last, { at, from, to, through, ...NO_ROWS, ...record });
   }
 
   private async sealNext(transaction: EntityManager): Promise<SealContent | undefined> {

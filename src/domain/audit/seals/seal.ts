@@ -24,6 +24,12 @@ export interface Position {
   readonly id: string;
 }
 
+/** What a fold deleted: every seal up to the number `through`, whose HMAC is `mac` in hex. */
+export interface Fold {
+  readonly through: number;
+  readonly mac: string;
+}
+
 /** The content of a seal. Its rows are visible in `to` and not in `from`, up to the position `through`. */
 export interface SealContent {
   readonly number: number;
@@ -43,6 +49,8 @@ export interface SealContent {
   readonly months: readonly string[];
   /** The month whose drop this seal records; such a seal has no rows. */
   readonly dropped: string | null;
+  /** The fold that this seal records; such a seal has no rows. */
+  readonly folded?: Fold;
 }
 
 export interface StoredSeal {
@@ -87,6 +95,10 @@ export const IS_SEALED = `CASE WHEN logged.epoch = $1 THEN pg_visible_in_snapsho
 
 export const LAST_SEAL = 'SELECT number, content, mac FROM audit_seals ORDER BY number DESC LIMIT 1';
 
+/** The seals that record a drop or a fold; the condition is that of their index. */
+export const RECORDS = `SELECT number, content, mac FROM audit_seals
+  WHERE content LIKE '%"dropped":"%' OR content LIKE '%"folded":{%' ORDER BY number`;
+
 const PURPOSE = 'platform-auth audit seal v1';
 const KEY_ID_LENGTH = 16;
 const [ID_BYTES, TIME_BYTES, MAC_BYTES] = [16, 8, 32];
@@ -118,6 +130,14 @@ export class SealKey {
 
   hasSealed({ content, mac: stored }: StoredSeal): boolean {
     return isSameDigest(this.computeSealMac(content), stored);
+  }
+}
+
+export function parseContent({ content }: StoredSeal): SealContent | undefined {
+  try {
+    return JSON.parse(content) as SealContent;
+  } catch {
+    return undefined;
   }
 }
 

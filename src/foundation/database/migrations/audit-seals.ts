@@ -15,8 +15,13 @@ export class CreateAuditSeals1795651200010 implements MigrationInterface {
       COMMENT ON TABLE audit_seals IS 'a chain: each seal covers the rows that were committed since the one before it';
       COMMENT ON COLUMN audit_seals.content IS 'JSON, authenticated byte by byte';
       COMMENT ON COLUMN audit_seals.mac IS 'HMAC-SHA-256 of the content, under AUDIT_SEAL_KEY';
+      CREATE INDEX audit_seals_records_idx ON audit_seals (number)
+        WHERE content LIKE '%"dropped":"%' OR content LIKE '%"folded":{%';
       CREATE FUNCTION audit_seals_refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN
+        IF TG_OP = 'DELETE' AND current_setting('platform_auth.is_folding', true) = 'on' THEN
+          RETURN NULL;
+        END IF;
         RAISE EXCEPTION 'audit_seals is append-only' USING ERRCODE = 'insufficient_privilege';
       END $$;
       CREATE TRIGGER audit_seals_no_change BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_seals
@@ -50,6 +55,31 @@ export class CreateAuditSeals1795651200010 implements MigrationInterface {
         RETURN pruned;
       END $$;
 
+      -- Deletes the seals that the last seal folds. Refuses while one of them has a list of rows, which
+      -- audit_seal_entries_prune keeps as long as the rows, or is younger than the minimum retention.
+      CREATE FUNCTION audit_seals_fold() RETURNS integer LANGUAGE plpgsql ${definer} AS $$
+      DECLARE
+        last bigint;
+        through bigint;
+        folded integer;
+      BEGIN
+        SELECT number, (content::jsonb -> 'folded' ->> 'through')::bigint INTO last, through
+          FROM audit_seals ORDER BY number DESC LIMIT 1;
+        IF (through < last) IS NOT TRUE
+          OR EXISTS (SELECT FROM audit_seal_entries WHERE number <= through)
+          OR EXISTS (SELECT FROM audit_seals, audit_settings WHERE number <= through AND
+            ((content::jsonb ->> 'at')::timestamptz < now() - make_interval(days => retention_floor_days)) IS NOT TRUE)
+        THEN
+          RAISE EXCEPTION 'the last seal folds nothing, or seals whose retention has not ended'
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+        PERFORM set_config('platform_auth.is_folding', 'on', true);
+        DELETE FROM audit_seals WHERE number <= through;
+        GET DIAGNOSTICS folded = ROW_COUNT;
+        PERFORM set_config('platform_auth.is_folding', 'off', true);
+        RETURN folded;
+      END $$;
+
       -- After a restore from a dump, transaction ids start again, below those of the last seal.
       CREATE FUNCTION audit_events_ensure_epoch() RETURNS smallint LANGUAGE plpgsql ${definer} AS $$
       DECLARE
@@ -68,14 +98,16 @@ export class CreateAuditSeals1795651200010 implements MigrationInterface {
         RETURN present + 1;
       END $$;
 
-      REVOKE ALL ON FUNCTION audit_seal_entries_prune(integer), audit_events_ensure_epoch() FROM PUBLIC;
+      REVOKE ALL ON FUNCTION audit_seal_entries_prune(integer), audit_seals_fold(), audit_events_ensure_epoch()
+        FROM PUBLIC;
     `);
   }
 
   async down(runner: QueryRunner): Promise<void> {
     await runner.query(`
       DROP TABLE audit_seal_entries, audit_seals;
-      DROP FUNCTION audit_seal_entries_prune(integer), audit_events_ensure_epoch(), audit_seals_refuse_change();
+      DROP FUNCTION audit_seal_entries_prune(integer), audit_seals_fold(), audit_events_ensure_epoch(),
+        audit_seals_refuse_change();
     `);
   }
 }
