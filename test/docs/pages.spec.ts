@@ -1,7 +1,8 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { fromRoot } from '../support/from-root.js';
 
 const MAX_COLUMNS = 129;
+const MAX_PICTURES_BYTES = 300_000;
 const FOLDERS = [
   'docs',
   'deploy',
@@ -38,6 +39,14 @@ describe.each(PAGES)('%s', (page) => {
   it('names files that exist', () => {
     const files = [...new Set(text.match(FILE) ?? [])];
     expect(files.filter((file) => !existsSync(fromRoot(file)))).toEqual([]);
+  });
+});
+
+describe('docs/console', () => {
+  it('has pictures of five pages, which have at most 300 KB together', () => {
+    const sizes = readdirSync(fromRoot('docs/console')).map((name) => statSync(fromRoot(`docs/console/${name}`)).size);
+    expect(sizes).toHaveLength(5);
+    expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThanOrEqual(MAX_PICTURES_BYTES);
   });
 });
 
