@@ -42,14 +42,18 @@ const FIND_SEAL = `SELECT FROM audit_seals WHERE number = $1 AND ${SEAL_MARK} = 
 const IS_PURGED =
   'EXISTS (SELECT FROM event_purges WHERE type = ANY ($1) AND (seal, number) > ($2::bigint, $3::integer))';
 const FIND_PURGED = `SELECT ${IS_PURGED} AS "isPurged"`;
-/** One statement, so that a purge between its parts cannot hide events. Each type reads its own part of the index. */
+/**
+ * One statement, so that a purge between its parts cannot hide events. Each type reads its own part of the index. It is
+ * no equation, because PostgreSQL then drops the type from the order, and may pass over the events of all other types
+ * by the primary key: seconds after a month of logins.
+ */
 const READ = `SELECT ${IS_PURGED} AS "isPurged", copied.seal::float8 AS copied,
     COALESCE((SELECT ${SEAL_MARK} FROM audit_seals WHERE number = copied.seal), '') AS "copiedMark",
     COALESCE((SELECT jsonb_agg(to_jsonb(next) ORDER BY next.seal, next.number) FROM (
       SELECT found.*, ${SEAL_MARK} AS mark FROM unnest($1::text[]) AS wanted (type)
       CROSS JOIN LATERAL (
         SELECT seal, number, id, type, time, subject, data FROM events
-        WHERE events.type = wanted.type AND (seal, number) > ($2, $3) ORDER BY seal, number LIMIT $4) AS found
+        WHERE (type, seal, number) > (wanted.type, $2, $3) AND type <= wanted.type ORDER BY type, seal, number LIMIT $4) AS found
       JOIN audit_seals ON audit_seals.number = found.seal
       ORDER BY found.seal, found.number LIMIT $4) AS next), '[]') AS events
   FROM event_position AS copied`;

@@ -5,7 +5,7 @@ import { MetricsRegistry, PREFIX } from '../../foundation/metrics/metrics-regist
 import { OLDEST_UNREAD } from './subscriptions.service.js';
 
 /** 0 for a service that has read all. */
-const MEASURE = `SELECT service,
+export const MEASURE_LAG = `SELECT service,
     COALESCE(GREATEST(0, extract(epoch FROM now() - (SELECT time FROM (${OLDEST_UNREAD}) AS first))), 0)::float8 AS seconds
   FROM event_subscriptions AS subscribed`;
 
@@ -29,7 +29,7 @@ export class EventLag {
   }
 
   async measure(): Promise<void> {
-    const lags = await this.dataSource.query<{ service: string; seconds: number }[]>(MEASURE);
+    const lags = await this.dataSource.query<{ service: string; seconds: number }[]>(MEASURE_LAG);
     this.gauge.reset();
     for (const { service, seconds } of lags) this.gauge.set({ service }, seconds);
   }

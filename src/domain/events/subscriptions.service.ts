@@ -12,14 +12,15 @@ import { EVENT_TYPES, type EventType } from './event-types.js';
 /** Unread events are counted up to this number of each type, so that the state of a lagging service costs no scan. */
 const MAX_COUNTED = 1_000;
 
-/** The unread events of a subscription, by its types; each type reads its own part of the index. */
+/** The unread events of a subscription, by its types; each type reads its own part of the index, as in EventFeed. */
 const unread = (
   columns: string,
   limit: number | string,
 ): string => `SELECT found.* FROM unnest(subscribed.types) AS wanted (type)
   CROSS JOIN LATERAL (SELECT ${columns} FROM events
-    WHERE events.type = wanted.type AND (events.seal, events.number) > (subscribed.seal, subscribed.number)
-    ORDER BY events.seal, events.number LIMIT ${limit}) AS found`;
+    WHERE (events.type, events.seal, events.number) > (wanted.type, subscribed.seal, subscribed.number)
+      AND events.type <= wanted.type
+    ORDER BY events.type, events.seal, events.number LIMIT ${limit}) AS found`;
 /** The oldest unread event of the subscription `subscribed`. */
 export const OLDEST_UNREAD = `${unread('events.*', 1)} ORDER BY found.seal, found.number LIMIT 1`;
 

@@ -1,3 +1,5 @@
+import { EntityManager } from 'typeorm';
+import { MEASURE_LAG } from '../../../src/domain/events/event-lag.js';
 import { PurgeJob } from '../../../src/domain/maintenance/jobs.js';
 import { EventWaits } from '../../../src/domain/events/event-waits.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
@@ -45,6 +47,24 @@ describe('POST /internal/events', () => {
       data: {},
       cursor: expect.any(String),
     });
+  });
+
+  it('reads a rare type without passing over the events of other types', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted', 'node.revoked'], 'beginning');
+    await query(`INSERT INTO events (seal, number, id, type, time, subject, data)
+      SELECT i / 5, 1000 + i % 5, gen_random_uuid(), 'planted', now(), 'planted', '{}' FROM generate_series(1, 20000) i`);
+    await query('ANALYZE events');
+    const spy = jest.spyOn(EntityManager.prototype, 'query');
+    await subscriber.read();
+    const read = spy.mock.calls.find(([sql]) => sql.includes('jsonb_agg'))!;
+    spy.mockRestore();
+    for (const [sql, values] of [read, [MEASURE_LAG]]) {
+      const plan = await query<{ 'QUERY PLAN': string }>(`EXPLAIN ${sql}`, values as unknown[] | undefined);
+      const scans = plan.map((row) => row['QUERY PLAN']).filter((line) => / on events\b/.test(line));
+      expect(scans).not.toEqual([]);
+      for (const scan of scans) expect(scan).toContain('events_type_idx');
+    }
+    await query(`DELETE FROM events WHERE subject = 'planted'`);
   });
 
   it('tells an act that committed late after acts that committed before it, and no act that was rolled back', async () => {

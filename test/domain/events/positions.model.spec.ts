@@ -240,7 +240,7 @@ type Query = (this: EntityManager, sql: string, values?: unknown[]) => Promise<u
 const MISTAKES: readonly { name: string; plant: (query: Query) => Query }[] = [
   {
     name: 'order by time',
-    plant: rewrite(/ORDER BY (next\.|found\.)?seal, (next\.|found\.)?number/g, 'ORDER BY $1time'),
+    plant: rewrite(/ORDER BY (next\.|found\.|type, )seal, (next\.|found\.)?number/g, 'ORDER BY $1time'),
   },
   { name: 'a position moved by an answer', plant: moveByAnswers },
   { name: 'a seal skipped', plant: rewrite('number > seal ORDER BY', 'number > seal + 1 ORDER BY') },
