@@ -2,7 +2,8 @@ import { APP_KEYS, type AppKeys } from '../../src/domain/app-credentials/app-cre
 import { chmodSync, cpSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { askServices, checkKeys, formatRunning } from '../../src/cli/platform/doctor-calls.js';
+import { askServices, formatRunning } from '../../src/cli/platform/doctor-calls.js';
+import { checkKeys } from '../../src/cli/platform/doctor-keys.js';
 import { diagnose } from '../../src/cli/platform/doctor.js';
 import type { Plan } from '../../src/cli/platform/plan.js';
 import { readPlatformMap } from '../../src/cli/platform/platform-map.js';

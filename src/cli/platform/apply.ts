@@ -13,15 +13,8 @@ import type { AdminClient } from '../remote/admin-client.js';
 import { revokeKeys } from '../remote/credentials.command.js';
 import { identifyKeys } from '../remote/leaked.command.js';
 import { announceIfSlow, CommandFailedError, type Confirm } from '../terminal.js';
-import {
-  broken,
-  checkKeys,
-  checkNodes,
-  checkPairsForUsers,
-  checkSettings,
-  findServiceAway,
-  type Finding,
-} from './doctor-calls.js';
+import { checkNodes, checkSettings, findServiceAway } from './doctor-calls.js';
+import { checkKeys, checkPairsForUsers } from './doctor-keys.js';
 import {
   createTokenRules,
   DEFAULT_TOKENS,
@@ -31,6 +24,7 @@ import {
   type ServiceFile,
   type TokenRules,
 } from './environment-files.js';
+import { broken, type Finding } from './finding.js';
 import {
   addRotations,
   carryOutPlan,

@@ -1,32 +1,17 @@
 // What `doctor` finds without the database: the answers of the running services, and the credentials of a plan. A file
 // of its own, so that `doctor` without --env-dir loads neither TypeORM nor the modules of the service.
-import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
 import * as z from 'zod';
+import { toCredentialVariables } from '../../foundation/common/names.js';
 import type { EnvFile } from '../../foundation/config/env-file.js';
-import { UNUSED_DAYS } from '../../foundation/config/limits.js';
 import { computeDigest, isSameSecret } from '../../foundation/crypto/secret.js';
-import { describeOldKeyUse, formatPair, isExpiring, isOverlapOpen, isUnused } from '../credential-state.js';
+import { formatPair, isOverlapOpen } from '../credential-state.js';
 import { describeCause } from '../failures.js';
 import { HEADER_VALUE, readErrorCode, readJson, sendRequest, type HttpRequest } from '../http-client.js';
+import { formatPlace } from './doctor-keys.js';
 import { JWKS_PATH, type TokenRules } from './environment-files.js';
+import { broken, warning, type Finding } from './finding.js';
 import { isDelivered, type Plan, type PlannedPair, type PlannedService } from './plan.js';
-import { toCredentialVariables } from '../../foundation/common/names.js';
 import { OWN_NAME, type PlatformMap } from './platform-map.js';
-
-/** One problem and its remedy. Contains no secret. */
-export interface Finding {
-  /** broken: a call is refused or a secret is exposed now. warning: everything works now, but will fail later. */
-  readonly severity: 'broken' | 'warning';
-  readonly where: string;
-  readonly what: string;
-  readonly do: string;
-}
-
-const createFindings =
-  (severity: Finding['severity']) =>
-  (where: string, what: string, remedy: string): Finding => ({ severity, where, what, do: remedy });
-export const broken = createFindings('broken');
-export const warning = createFindings('warning');
 
 export interface Checkup {
   /** The address of auth. */
@@ -102,6 +87,21 @@ async function askForeign(url: string): Promise<Reply> {
   return ask(url, {}, (response) => response.body?.cancel());
 }
 
+function isUsable(adminKey: string | undefined): adminKey is string {
+  return adminKey !== undefined && HEADER_VALUE.test(adminKey);
+}
+
+/** @returns undefined without an admin key that a header can carry */
+async function askAsAdmin(
+  url: string,
+  adminKey: string | undefined,
+  path: string,
+  request: HttpRequest = {},
+): Promise<Reply | undefined> {
+  if (!isUsable(adminKey)) return undefined;
+  return ask(`${url}/api/v0/admin/${path}`, { headers: { 'X-Admin-Key': adminKey }, ...request });
+}
+
 /** @returns undefined when the service is ready */
 export async function findServiceAway(url: string): Promise<Finding | undefined> {
   const { status, body, error } = await ask(`${url}/health`);
@@ -169,21 +169,16 @@ function readHeldKey(pair: PlannedPair, file: PlannedService['file']): (HeldKey 
 
 /** @returns undefined without an admin key that the service accepts */
 async function identifyKeys(url: string, adminKey: string | undefined, held: readonly HeldKey[]) {
-  if (adminKey === undefined || !HEADER_VALUE.test(adminKey)) return undefined;
-  const headers = { 'X-Admin-Key': adminKey };
+  if (!isUsable(adminKey)) return undefined;
   const items: z.infer<typeof identified>['items'] = [];
   for (let start = 0; start < held.length; start += MAX_DIGESTS) {
     const digests = held.slice(start, start + MAX_DIGESTS).map(({ digest }) => digest);
-    const request = { method: 'POST', headers, body: { digests } };
-    const { data } = identified.safeParse((await ask(`${url}/api/v0/admin/keys/identify`, request)).body);
+    const reply = await askAsAdmin(url, adminKey, 'keys/identify', { method: 'POST', body: { digests } });
+    const { data } = identified.safeParse(reply?.body);
     if (!data?.searched.includes('app')) return undefined;
     items.push(...data.items);
   }
   return items;
-}
-
-function formatPlace(pair: PlannedPair): string {
-  return `${pair.caller}.env: ${formatPair(pair)}`;
 }
 
 /** @param known what the service knows of the key; undefined when it was not asked, and the database has the verdict */
@@ -220,11 +215,8 @@ function findRefusal(
  * SECRET_KEY too.
  */
 async function checkAdminKey(own: EnvFile | undefined, url: string): Promise<Finding | undefined> {
-  const adminKey = own?.get('ADMIN_API_KEY');
-  if (adminKey === undefined || !HEADER_VALUE.test(adminKey)) return undefined;
-  const headers = { 'X-Admin-Key': adminKey };
-  const { status } = await ask(`${url}/api/v0/admin/app-credentials?limit=1`, { headers });
-  if (status !== 401) return undefined;
+  const reply = await askAsAdmin(url, own?.get('ADMIN_API_KEY'), 'app-credentials?limit=1');
+  if (reply?.status !== 401) return undefined;
   return broken(
     `${OWN_NAME}.env: ADMIN_API_KEY`,
     'The running service refuses this ADMIN_API_KEY: it was started with other secrets.',
@@ -238,10 +230,8 @@ async function checkAdminKey(own: EnvFile | undefined, url: string): Promise<Fin
  * outside its targets, and its targets must be services of the map.
  */
 export async function checkNodes(url: string, adminKey: string | undefined, plan: Plan): Promise<Finding[]> {
-  if (adminKey === undefined || !HEADER_VALUE.test(adminKey)) return [];
-  const headers = { 'X-Admin-Key': adminKey };
   const names = plan.services.map(({ service }) => service.name);
-  const { data } = restrictedNodes.safeParse((await ask(`${url}/api/v0/admin/nodes/targets`, { headers })).body);
+  const { data } = restrictedNodes.safeParse((await askAsAdmin(url, adminKey, 'nodes/targets'))?.body);
   const found: Finding[] = [];
   for (const { targets, live, node_id } of data?.items ?? []) {
     const where = `nodes with the targets ${targets.join(', ')} (${live})`;
@@ -252,8 +242,8 @@ export async function checkNodes(url: string, adminKey: string | undefined, plan
     }
     const outside = names.find((name) => !targets.includes(name));
     if (outside === undefined) continue;
-    const probe = `${url}/api/v0/admin/nodes/${node_id}/explain?target=${encodeURIComponent(outside)}`;
-    const { data: explained } = explanation.safeParse((await ask(probe, { headers })).body);
+    const probe = `nodes/${node_id}/explain?target=${encodeURIComponent(outside)}`;
+    const { data: explained } = explanation.safeParse((await askAsAdmin(url, adminKey, probe))?.body);
     if (explained?.accepted_now === true)
       found.push(broken(where, `${outside} would accept ${node_id}.`, `Restart ${OWN_NAME} with its present version.`));
   }
@@ -262,9 +252,7 @@ export async function checkNodes(url: string, adminKey: string | undefined, plan
 
 /** The running service judges its settings, because a variable of its process overrides the file. */
 export async function checkSettings(url: string, adminKey: string | undefined): Promise<Finding[]> {
-  if (adminKey === undefined || !HEADER_VALUE.test(adminKey)) return [];
-  const headers = { 'X-Admin-Key': adminKey };
-  const { data } = review.safeParse((await ask(`${url}/api/v0/admin/configuration-review`, { headers })).body);
+  const { data } = review.safeParse((await askAsAdmin(url, adminKey, 'configuration-review'))?.body);
   const remedy = `Set it, and restart ${OWN_NAME}.`;
   const settings = data?.weak_settings ?? [];
   return settings.map(({ variable, detail }) => warning(`${OWN_NAME}: ${variable}`, `Weak: ${detail}.`, remedy));
@@ -320,102 +308,4 @@ export function formatRunning(running: readonly RunningService[]): string {
   );
   const advice = 'When each last used its key: platform-auth apps list. A SERVICE_NAME that is not its own: its log.';
   return ['Running services:', ...lines, advice].join('\n');
-}
-
-function* checkRestrictions(
-  { credential, newScopes, newForUsers }: PlannedPair,
-  where: string,
-  command: string,
-): Generator<Finding> {
-  if (!credential) return;
-  if (newScopes !== undefined) {
-    const [has, says] = [credential.scopes, newScopes].map((scopes) => scopes?.join(', ') ?? 'all');
-    const what = `The scopes of the credential are ${has}; the map says ${says}.`;
-    yield warning(where, what, `Run ${command}: it changes the scopes, and the key stays.`);
-  }
-  if (newForUsers !== undefined) {
-    const [has, says] = newForUsers ? ['is not', 'it is'] : ['is', 'it is not'];
-    const what = `The credential ${has} for users; the map says ${says}.`;
-    yield warning(where, what, `Run ${command}: it changes that, and the key stays.`);
-  }
-}
-
-/**
- * Finds what is wrong with the app credentials that the database or the service lists.
- * @param command that repairs what is found
- */
-export function* checkKeys(
-  plan: Plan,
-  live: Plan['strays'],
-  now: Date,
-  command: 'init' | 'apply' = 'init',
-): Generator<Finding> {
-  const toPlace = command === 'init' ? formatPlace : formatPair;
-  for (const pair of plan.services.flatMap(({ file, pairs }) => (file.exists ? pairs : []))) {
-    const { credential } = pair;
-    yield* checkRestrictions(pair, toPlace(pair), command);
-    if (!credential || !isOverlapOpen(credential, now)) continue;
-    const [state, remedy] = describeRotation(pair, credential, command);
-    const until = `the old one works until ${credential.previous_key_expires_at}.`;
-    yield warning(toPlace(pair), `The key was rotated and ${state}; ${until}`, remedy);
-  }
-  for (const credential of live) {
-    const { caller, target, last_used_at, expires_at, life_days } = credential;
-    const where = formatPair(credential);
-    if (plan.strays.includes(credential)) {
-      const what = 'There is a live credential for a pair that is not in the map.';
-      yield warning(where, what, `Add the pair to the map, or run ${command} --prune.`);
-    }
-    if (isUnused(credential, now)) {
-      const what =
-        last_used_at === null
-          ? `The key was not used once in more than ${UNUSED_DAYS} days.`
-          : `The key was last used on ${last_used_at.slice(0, 10)}.`;
-      const remedy = `If ${caller} no longer calls ${target}, remove the pair from the map and run ${command} --prune.`;
-      yield warning(where, what, remedy);
-    }
-    if (isExpiring(credential, now)) {
-      const what = `The credential expires at ${expires_at}.`;
-      const issue = `After that, run ${command}: it issues one that does not expire.`;
-      const renew = `Run ${command} --rotate ${caller}: the new key lives for ${life_days} days.`;
-      yield warning(where, what, life_days === null ? issue : renew);
-    }
-  }
-}
-
-/** Finds pairs for users for which services get no token, or whose target does not validate it with this service. */
-export function* checkPairsForUsers({ services }: Plan, { algorithm }: TokenRules): Generator<Finding> {
-  const isForUsers = ({ credential, newForUsers }: PlannedPair): boolean =>
-    newForUsers ?? credential?.for_users ?? false;
-  const pairs = services.flatMap((planned) => planned.pairs.filter(isForUsers));
-  if (pairs.length > 0 && algorithm === 'HS256') {
-    const what =
-      'Under HS256 POST /internal/token refuses every exchange, because each service that holds the SECRET_KEY could sign ' +
-      `such a token itself. For users: ${pairs.map(formatPair).join(', ')}.`;
-    const remedy = 'Set ACCESS_TOKEN_ALGORITHM to ES256 (docs/operations/keys.md), or remove for_users from the map.';
-    yield broken(`${OWN_NAME}: ACCESS_TOKEN_ALGORITHM`, what, remedy);
-  }
-  const verifying = services.filter(({ service }) => service.verifiesAccessTokens).map(({ service }) => service.name);
-  for (const pair of pairs.filter(({ target }) => verifying.includes(target))) {
-    const { caller, target } = pair;
-    const what =
-      `${target} verifies access tokens itself. It refuses the tokens with which ${caller} acts for users, or, if it was ` +
-      'taught their issuer, accepts them after a logout or after the pair was revoked.';
-    const remedy = `Let ${target} send them to POST /internal/validate-user (docs/delegation.md), then remove verifies_access_tokens from the map.`;
-    yield warning(formatPair(pair), what, remedy);
-  }
-}
-
-function describeRotation(
-  { action, caller }: PlannedPair,
-  credential: AppCredentialResponse,
-  command: string,
-): [state: string, remedy: string] {
-  if (action === 'rotate') return ['the file does not hold the new one', `Run ${command}, then restart the service.`];
-  const unused = 'the new one was not used yet';
-  if (credential.current_key_used_at === null && action === 'lost')
-    return [unused, `Deliver it to ${caller}, and restart ${caller}.`];
-  if (credential.current_key_used_at === null) return [unused, `Restart ${caller}, so that it reads its file again.`];
-  const finish = `When every replica of ${caller} has the new one: platform-auth apps rotate ${credential.app_id} --finish.`;
-  return [`the new one is used, and ${describeOldKeyUse(credential)}`, finish];
 }

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { InvalidArgumentError, type Command } from 'commander';
 import { httpUrl } from '../../foundation/config/variable-kinds.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
-import type { Finding } from './doctor-calls.js';
+import type { Finding } from './finding.js';
 import { resolveEnvPath } from './environment-files.js';
 import { createMapOption, ENV_DIR, MAP_EXAMPLE, readMap, URL_OF_OWN_FILE } from './init.command.js';
 import { OWN_NAME, type PlatformMap } from './platform-map.js';

@@ -11,15 +11,8 @@ import { readSchemaState, type SchemaState } from '../../foundation/database/mig
 import { describeCause, describeDatabaseFailure } from '../failures.js';
 import { announceIfSlow, CommandFailedError } from '../terminal.js';
 import { withServices, type Services } from '../database/database-services.js';
-import {
-  broken,
-  callServices,
-  checkKeys,
-  checkPairsForUsers,
-  warning,
-  type Checkup,
-  type Finding,
-} from './doctor-calls.js';
+import { callServices, type Checkup } from './doctor-calls.js';
+import { checkKeys, checkPairsForUsers } from './doctor-keys.js';
 import {
   createTokenRules,
   describeUnreadable,
@@ -33,6 +26,7 @@ import {
   type ServiceFile,
   type TokenRules,
 } from './environment-files.js';
+import { broken, warning, type Finding } from './finding.js';
 import { readLiveCredentials } from './init.js';
 import { makePlan, type LiveCredentials, type PlannedService } from './plan.js';
 import { toCredentialVariables } from '../../foundation/common/names.js';
