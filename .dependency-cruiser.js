@@ -10,6 +10,7 @@ const STOREYS = {
     ['metrics'],
   ],
   domain: [
+    ['challenges'],
     ['revocation', 'webauthn'],
     ['audit'],
     ['events'],

@@ -4,7 +4,7 @@
  */
 import { Injectable } from '@nestjs/common';
 import { toEnrolmentContext } from '../../domain/second-factors/challenge-contexts.js';
-import { Challenges } from '../../domain/webauthn/challenges.js';
+import { Challenges } from '../../domain/challenges/challenges.js';
 import {
   RefusedProofError,
   SecondFactorsService,

@@ -8,7 +8,7 @@ import type { SecondFactorMethod } from '../../foundation/common/names.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { toEnrolmentContext, toPasswordContext } from '../../domain/second-factors/challenge-contexts.js';
-import { Challenges, type PresentedChallenge } from '../../domain/webauthn/challenges.js';
+import { Challenges, type PresentedChallenge } from '../../domain/challenges/challenges.js';
 import { CodeVerifier } from '../../domain/second-factors/codes.js';
 import { PasskeyVerifier } from '../../domain/second-factors/passkey-verifier.js';
 import {

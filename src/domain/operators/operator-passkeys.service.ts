@@ -17,7 +17,7 @@ import { createFieldProblem, ProblemException, problems } from '../../foundation
 import { withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { determineKeyStatus, isRefusal, listKeyColumns, type KeyRow } from '../keys/key-lifecycle.js';
-import { Challenges, type PresentedChallenge } from '../webauthn/challenges.js';
+import { Challenges, type PresentedChallenge } from '../challenges/challenges.js';
 import {
   buildCounterAdvance,
   buildKnownPasskeys,

@@ -1,5 +1,6 @@
 import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
+import { ChallengesModule } from '../challenges/challenges.module.js';
 import { provideKeyStore } from '../keys/key-store.js';
 import { WebAuthnModule } from '../webauthn/webauthn.module.js';
 import { Operator } from './operator.entity.js';
@@ -8,7 +9,7 @@ import { OPERATOR_KEY_KIND, OPERATOR_KEYS, OperatorsService } from './operators.
 import { RootKey } from './root-key.js';
 
 @Module({
-  imports: [TypeOrmModule.forFeature([Operator]), WebAuthnModule],
+  imports: [TypeOrmModule.forFeature([Operator]), ChallengesModule, WebAuthnModule],
   providers: [provideKeyStore(OPERATOR_KEYS, Operator, OPERATOR_KEY_KIND), OperatorPasskeys, OperatorsService, RootKey],
   exports: [OperatorPasskeys, OperatorsService, RootKey],
 })

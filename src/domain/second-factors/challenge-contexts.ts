@@ -1,4 +1,4 @@
-// What the challenges of users are bound to (webauthn/challenges.ts).
+// What the challenges of users are bound to (challenges/challenges.ts).
 
 import type { AccountState } from '../passwords/password-verifier.js';
 

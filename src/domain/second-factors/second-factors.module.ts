@@ -1,4 +1,5 @@
 import { Module } from '@nestjs/common';
+import { ChallengesModule } from '../challenges/challenges.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { CodeVerifier } from './codes.js';
 import { FactorChanges } from './factor-changes.js';
@@ -26,8 +27,8 @@ const SERVICES = [
 ];
 
 @Module({
-  imports: [MailModule, PasswordsModule, TokensModule, UsersModule, WebAuthnModule],
+  imports: [ChallengesModule, MailModule, PasswordsModule, TokensModule, UsersModule, WebAuthnModule],
   providers: SERVICES,
-  exports: [...SERVICES, WebAuthnModule],
+  exports: [...SERVICES, ChallengesModule, WebAuthnModule],
 })
 export class SecondFactorsModule {}

@@ -13,7 +13,7 @@ import { EXAMPLES } from '../../foundation/common/names.js';
 import type { Presence } from '../../foundation/common/fields.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { ProblemException, problems, refuseField } from '../../foundation/problems/problems.js';
-import { CHALLENGE_TTL_SECONDS } from './challenges.js';
+import { CHALLENGE_TTL_SECONDS } from '../challenges/challenges.js';
 
 /** Loaded at the first use, because it would be a tenth of what a start loads. */
 const loadWebAuthn = () => import('@simplewebauthn/server');

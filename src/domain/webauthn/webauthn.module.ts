@@ -1,6 +1,5 @@
 import { Module } from '@nestjs/common';
-import { Challenges } from './challenges.js';
 import { RelyingParty } from './relying-party.js';
 
-@Module({ providers: [Challenges, RelyingParty], exports: [Challenges, RelyingParty] })
+@Module({ providers: [RelyingParty], exports: [RelyingParty] })
 export class WebAuthnModule {}

@@ -1,6 +1,6 @@
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { toEnrolmentContext } from '../../../src/domain/second-factors/challenge-contexts.js';
-import { Challenges } from '../../../src/domain/webauthn/challenges.js';
+import { Challenges } from '../../../src/domain/challenges/challenges.js';
 import { CodeVerifier } from '../../../src/domain/second-factors/codes.js';
 import { SecondFactorsService } from '../../../src/domain/second-factors/second-factors.service.js';
 import { afterNext, atOnce } from '../../support/at-once.js';
