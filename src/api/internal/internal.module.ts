@@ -19,6 +19,7 @@ import { TokensModule } from '../../domain/tokens/tokens.module.js';
 import { UsersModule } from '../../domain/users/users.module.js';
 import { EventsController } from './events.controller.js';
 import { EventsModule } from '../../domain/events/events.module.js';
+import { UsersInternalController } from './users.controller.js';
 import { ValidateAppController } from './validate-app.controller.js';
 import { ValidateNodeController } from './validate-node.controller.js';
 import { ValidateUserController } from './validate-user.controller.js';
@@ -45,6 +46,7 @@ import { ChangesController } from './changes.controller.js';
     IntrospectController,
     TokenController,
     HouseholdsInternalController,
+    UsersInternalController,
     EventsController,
   ],
   providers: [ChangesService],

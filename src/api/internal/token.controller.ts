@@ -14,7 +14,7 @@ import {
   ApiSecurity,
 } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import { TokenExchangeService } from '../../domain/delegation/token-exchange.service.js';
+import { TOKEN_EXCHANGE_GRANT, TokenExchangeService } from '../../domain/delegation/token-exchange.service.js';
 import { toActor } from '../../foundation/access/actor.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import { InternalController, RequireWith } from '../../foundation/access/require.js';
@@ -33,7 +33,6 @@ import {
 } from '../../foundation/problems/problems.js';
 import { OAuthClientGuard, readForm } from './oauth-client.guard.js';
 
-const GRANT_TYPE = 'urn:ietf:params:oauth:grant-type:token-exchange';
 const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token';
 const FIELDS = [
   'grant_type',
@@ -50,7 +49,7 @@ const MAX_SCOPE_LENGTH = MAX_RESTRICTIONS * (APP_SCOPE_FORMAT.schema.maxLength +
 
 /** Only for the OpenAPI document: the form is parsed after authentication. */
 class TokenExchangeBody {
-  @ApiProperty({ enum: [GRANT_TYPE], example: GRANT_TYPE }) grant_type!: string;
+  @ApiProperty({ enum: [TOKEN_EXCHANGE_GRANT], example: TOKEN_EXCHANGE_GRANT }) grant_type!: string;
 
   @ApiProperty({
     type: String,
@@ -128,7 +127,7 @@ function readExchange(body: Buffer | undefined) {
     return value === '' ? undefined : value;
   };
   const grantType = read('grant_type') ?? refuseField('/grant_type', 'must be sent');
-  if (grantType !== GRANT_TYPE) throw new ProblemException(problems.unsupportedGrantType);
+  if (grantType !== TOKEN_EXCHANGE_GRANT) throw new ProblemException(problems.unsupportedGrantType);
   for (const name of ['resource', 'actor_token', 'actor_token_type'])
     if (read(name) !== undefined) refuseField(`/${name}`, 'is not supported');
   if (read('subject_token_type') !== ACCESS_TOKEN) refuseField('/subject_token_type', `must be ${ACCESS_TOKEN}`);

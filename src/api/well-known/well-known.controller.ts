@@ -10,6 +10,7 @@ import { Environment } from '../../foundation/config/environment.js';
 import type { KeyPair } from '../../foundation/crypto/key-pair.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { TOKEN_EXCHANGE_GRANT } from '../../domain/delegation/token-exchange.service.js';
 import { JWKS_MAX_AGE_SECONDS } from '../../domain/signing-keys/signing-key-rotation.js';
 import { SigningKeysService } from '../../domain/signing-keys/signing-keys.service.js';
 
@@ -55,7 +56,6 @@ export class JwksController {
   }
 }
 
-const TOKEN_EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
 const METADATA_MAX_AGE_SECONDS = 3_600;
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]']);
 
@@ -107,7 +107,7 @@ class ServerMetadataResponse {
     items: { type: 'string' },
     maxItems: 1,
     description: 'that of token_endpoint',
-    example: [TOKEN_EXCHANGE],
+    example: [TOKEN_EXCHANGE_GRANT],
   })
   grant_types_supported!: string[];
 }
@@ -149,7 +149,7 @@ export class ServerMetadataController {
         token_endpoint_auth_methods_supported: ['client_secret_basic'],
       }),
       response_types_supported: [],
-      grant_types_supported: hasTokens ? [TOKEN_EXCHANGE] : [],
+      grant_types_supported: hasTokens ? [TOKEN_EXCHANGE_GRANT] : [],
     };
   }
 }

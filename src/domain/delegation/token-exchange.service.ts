@@ -18,6 +18,9 @@ import { UserDoor } from '../tokens/user.door.js';
 import { DELEGATED_TTL_SECONDS, DelegatedDoor } from './delegated.door.js';
 import { toAct } from './delegation-chain.js';
 
+/** RFC 8693 §2.1. */
+export const TOKEN_EXCHANGE_GRANT = 'urn:ietf:params:oauth:grant-type:token-exchange';
+
 /** The recorded last use of a pair may be this old, so that most exchanges write nothing. */
 const USE_INTERVAL_MS = 60 * 60_000;
 

@@ -1,0 +1,53 @@
+import { Body, Post } from '@nestjs/common';
+import { ApiOperation, ApiProperty } from '@nestjs/swagger';
+import { ArrayMaxSize, ArrayNotEmpty, IsUUID } from 'class-validator';
+import { UsersService, type Account } from '../../domain/users/users.service.js';
+import { Answers, InternalController, RequireApp } from '../../foundation/access/require.js';
+import { ID } from '../../foundation/common/fields.js';
+import { EXAMPLES } from '../../foundation/common/names.js';
+
+const MAX_IDS = 100;
+
+class LookUpUsersRequest {
+  @ApiProperty({ type: [String], format: 'uuid', minItems: 1, maxItems: MAX_IDS, example: [EXAMPLES.id] })
+  @IsUUID('loose', { each: true, message: 'must be a list of UUIDs' })
+  @ArrayNotEmpty({ message: 'must not be empty' })
+  @ArrayMaxSize(MAX_IDS, { message: `must have at most ${MAX_IDS} items` })
+  ids!: string[];
+}
+
+class FoundUserResponse {
+  @ApiProperty(ID) id!: string;
+  @ApiProperty({ type: String, format: 'email', example: EXAMPLES.email }) email!: string;
+  @ApiProperty({ example: true }) is_active!: boolean;
+
+  static from({ id, email, isActive }: Account): FoundUserResponse {
+    return { id, email, is_active: isActive };
+  }
+}
+
+class FoundUsersResponse {
+  @ApiProperty({ type: [FoundUserResponse], maxItems: MAX_IDS }) users!: FoundUserResponse[];
+
+  @ApiProperty({ type: [String], description: 'the ids of no user', maxItems: MAX_IDS, example: [] })
+  missing!: string[];
+}
+
+@InternalController()
+export class UsersInternalController {
+  constructor(private readonly users: UsersService) {}
+
+  @Post('users/lookup')
+  @RequireApp()
+  @ApiOperation({
+    summary: 'Look up users by their ids',
+    description: 'At most 100. A list of its moment, outside the promise of revocations.',
+  })
+  @Answers(200, FoundUsersResponse)
+  async lookUpUsers(@Body() { ids }: LookUpUsersRequest): Promise<FoundUsersResponse> {
+    const asked = [...new Set(ids.map((id) => id.toLowerCase()))];
+    const users = await this.users.findUsers(asked);
+    const found = new Set(users.map(({ id }) => id));
+    return { users: users.map((user) => FoundUserResponse.from(user)), missing: asked.filter((id) => !found.has(id)) };
+  }
+}
