@@ -10,7 +10,7 @@ import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { EXPIRY_NOTICE_DAYS } from '../foundation/config/limits.js';
 import { ComparedClock } from '../foundation/database/compared-clock.js';
 import { Database } from '../foundation/database/database.js';
-import { createSlowGauge } from '../foundation/metrics/metrics-registry.js';
+import { cacheQuery } from '../foundation/metrics/metrics-registry.js';
 import { ThrottleWindows } from '../foundation/throttling/throttle-windows.js';
 import { RevocationLease } from '../../packages/lease/src/lease.js';
 import { AdminApi } from './admin-api.js';
@@ -56,7 +56,7 @@ export class DashboardPage {
     throttles: ThrottleWindows,
   ) {
     // It reads the windows of a week, which takes longer than the rest of the page.
-    this.countExhausted = createSlowGauge(() => throttles.countExhausted());
+    this.countExhausted = cacheQuery(() => throttles.countExhausted());
   }
 
   @Get()

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { OperatorScope } from '../foundation/common/names.js';
 import { KEY_KIND_NAMES, KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { Database } from '../foundation/database/database.js';
-import { createSlowGauge } from '../foundation/metrics/metrics-registry.js';
+import { cacheQuery } from '../foundation/metrics/metrics-registry.js';
 import { isLiveAt } from '../domain/keys/key-record.js';
 import { getScope } from '../domain/status/finding.js';
 import { Findings } from '../domain/status/findings.js';
@@ -27,10 +27,10 @@ const COUNT = {
 /** The numbers in the menu: read twice a minute at most, and only while an operator uses the console. */
 @Injectable()
 export class NavigationCounts {
-  private readonly countRows = createSlowGauge(() =>
+  private readonly countRows = cacheQuery(() =>
     this.database.row<Readonly<Record<string, number>>>(COUNT, []).then((row) => row ?? {}),
   );
-  private readonly report = createSlowGauge(() => this.findings.report(() => true));
+  private readonly report = cacheQuery(() => this.findings.report(() => true));
 
   constructor(
     private readonly database: Database,

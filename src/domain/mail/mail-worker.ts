@@ -12,7 +12,7 @@ import type { AuditEventName } from '../../foundation/common/security-events.js'
 import { generateFraction } from '../../foundation/crypto/secret.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { toErrorFields, Log } from '../../foundation/logging/log.js';
-import { MetricsRegistry, PREFIX, createSlowGauge } from '../../foundation/metrics/metrics-registry.js';
+import { MetricsRegistry, PREFIX, cacheQuery } from '../../foundation/metrics/metrics-registry.js';
 import { MailNotAcceptedError, MailTransport } from './mail-transport.js';
 import { Outbox, type AccountRequest, type ClaimedMail, type ClaimedRequest, type MailRequest } from './outbox.js';
 import { MAIL_KINDS, Templates, type TemplateValues } from './templates.js';
@@ -79,7 +79,7 @@ export class MailWorker implements OnModuleDestroy {
     });
     // Starts each series at 0: one that begins at 1 has no increase, so alerts would miss the first failure.
     for (const kind of MAIL_KINDS) for (const outcome of OUTCOMES) this.mails.inc({ kind, outcome }, 0);
-    const waiting = createSlowGauge(async () => (await outbox.measureBacklog()).waiting);
+    const waiting = cacheQuery(async () => (await outbox.measureBacklog()).waiting);
     metrics.addGauge('mails_waiting', 'Mails in the outbox, of all replicas.', waiting, 'max');
   }
 

@@ -5,7 +5,7 @@ import { Injectable } from '@nestjs/common';
 import { SealWriter } from '../audit/seals/seal-writer.js';
 import { Database } from '../../foundation/database/database.js';
 import { Outbox } from '../mail/outbox.js';
-import { createSlowGauge, MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
+import { cacheQuery, MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
 
 const RECORD = {
   name: 'job_runs_record',
@@ -42,7 +42,7 @@ export class BackgroundWork {
     private readonly outbox: Outbox,
     metrics: MetricsRegistry,
   ) {
-    const measure = createSlowGauge(() => this.measureWork());
+    const measure = cacheQuery(() => this.measureWork());
     const help = 'Age of the oldest work that is not done, or of the last success of a job in any replica.';
     for (const name of MEASURE_NAMES) {
       const read = async () => (await measure())?.find((measured) => measured.name === name)?.seconds;

@@ -4,7 +4,7 @@ import { KEY_KIND_NAMES, KEY_KINDS } from '../../foundation/common/key-kinds.js'
 import { EXPIRY_NOTICE_DAYS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database } from '../../foundation/database/database.js';
-import { createSlowGauge, MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
+import { cacheQuery, MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
 
 /** Uses the index of keys that expire or are revoked, whose expression this repeats: `LEAST` ignores null. */
 export function isExpiring(at: string): string {
@@ -26,7 +26,7 @@ export class ExpiringKeysGauge {
     private readonly clock: ComparedClock,
     metrics: MetricsRegistry,
   ) {
-    const count = createSlowGauge(() => this.countExpiringKeys());
+    const count = cacheQuery(() => this.countExpiringKeys());
     const help = `Live keys of nodes, apps and operators that expire within ${EXPIRY_NOTICE_DAYS} days.`;
     // Every process counts the same rows, so the values of several are aggregated by the maximum.
     metrics.addGauge('keys_expiring', help, count, 'max');

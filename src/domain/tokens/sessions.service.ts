@@ -16,7 +16,7 @@ import type { SecretDigest } from '../../foundation/crypto/secret.js';
 import { ComparedClock, WrongClockError } from '../../foundation/database/compared-clock.js';
 import { Database, ANY_GIVEN_ID, RowsById, type Statement } from '../../foundation/database/database.js';
 import { toErrorFields, Log } from '../../foundation/logging/log.js';
-import { MetricsRegistry, createSlowGauge } from '../../foundation/metrics/metrics-registry.js';
+import { MetricsRegistry, cacheQuery } from '../../foundation/metrics/metrics-registry.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { Session, type SessionEndReason } from './session.entity.js';
 import { findPage, type Page, type PageRequest } from '../../foundation/database/page.js';
@@ -102,7 +102,7 @@ export class SessionsService {
     private readonly log: Log,
     metrics: MetricsRegistry,
   ) {
-    const count = createSlowGauge(() => this.countLiveSessions());
+    const count = cacheQuery(() => this.countLiveSessions());
     // Every process counts the same rows, so the values of several are aggregated by the maximum.
     metrics.addGauge('live_sessions', 'Sessions that have neither ended nor expired.', count, 'max');
   }

@@ -7,8 +7,8 @@ export const PREFIX = 'platform_auth_';
 
 /** Gauges of prom-client that linters refuse, because their names are those of counters. Their parts by type remain. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
-const SLOW_GAUGE_TTL_MS = 30_000;
-const SLOW_GAUGE_TIMEOUT_MS = 1_000;
+const CACHED_QUERY_TTL_MS = 30_000;
+const CACHED_QUERY_TIMEOUT_MS = 1_000;
 
 /** How the primary combines the values of its workers; by default a sum. */
 type Aggregation = NonNullable<ConstructorParameters<typeof Gauge>[0]['aggregator']>;
@@ -49,15 +49,15 @@ export class MetricsRegistry {
  * Queries at most twice a minute and waits at most one second.
  * @returns a reader; its value is undefined when the query failed
  */
-export function createSlowGauge<Value = number>(query: () => Promise<Value>): () => Promise<Value | undefined> {
+export function cacheQuery<Value = number>(query: () => Promise<Value>): () => Promise<Value | undefined> {
   let value: Promise<Value | undefined> | undefined;
   let queriedAt = 0;
   return () => {
     const now = performance.now();
-    if (value === undefined || now - queriedAt >= SLOW_GAUGE_TTL_MS) {
+    if (value === undefined || now - queriedAt >= CACHED_QUERY_TTL_MS) {
       queriedAt = now;
       value = query().catch(() => undefined);
     }
-    return Promise.race([value, sleep(SLOW_GAUGE_TIMEOUT_MS, undefined, { ref: false })]);
+    return Promise.race([value, sleep(CACHED_QUERY_TIMEOUT_MS, undefined, { ref: false })]);
   };
 }
