@@ -63,7 +63,7 @@ export class LoginPage {
     const former = readCookie(request);
     const principal = await this.door.verifyAdminKey(key, () => toActor(request));
     request.user = principal;
-    await this.throttle.countAct('console-login', principal.operator?.id ?? 'root');
+    await this.throttle.countAction('console-login', principal.operator?.id ?? 'root');
     const token = await this.sessions.startSession(request, principal, key);
     if (former !== undefined) await this.sessions.endSession(request, former);
     setCookie(request, token);

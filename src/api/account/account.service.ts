@@ -48,7 +48,7 @@ export class AccountService {
       });
     };
     // A refused call waits too, because an earlier try of the same call may have changed the password.
-    await this.propagation.propagateAfter(() => this.reauthentication.authorizeAct(call, proof, change));
+    await this.propagation.propagateAfter(() => this.reauthentication.authorizeAction(call, proof, change));
   }
 
   async deleteAccount(call: OwnCall, proof: OwnProof): Promise<void> {
@@ -62,6 +62,6 @@ export class AccountService {
         await deleteAccount(transaction, verified);
         await this.audit.record(transaction, toUserEvent('user.deleted', call.actor, verified.id));
       });
-    await this.propagation.propagateAfter(() => this.reauthentication.authorizeAct(call, proof, remove));
+    await this.propagation.propagateAfter(() => this.reauthentication.authorizeAction(call, proof, remove));
   }
 }

@@ -1,7 +1,7 @@
 import { Body, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
 import type { Request } from 'express';
-import type { Caller } from '../../domain/households/household-acts.js';
+import type { Caller } from '../../domain/households/household-actions.js';
 import {
   HouseholdsService,
   type CountedHousehold,

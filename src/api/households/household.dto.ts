@@ -32,7 +32,7 @@ export class HouseholdNameRequest {
   @LabelField('home') name!: string;
 }
 
-/** Reauthentication of the caller, for acts for which a stolen access token must not suffice. */
+/** Reauthentication of the caller, for actions for which a stolen access token must not suffice. */
 export class ProvenRequest extends FreshFactorFields {
   @PasswordField(
     { description: 'The password of the account. A wrong one counts like a failed login.' },

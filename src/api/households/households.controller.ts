@@ -3,7 +3,7 @@
 import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
 import { ApiBody, ApiOperation, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
-import type { MemberCaller } from '../../domain/households/household-acts.js';
+import type { MemberCaller } from '../../domain/households/household-actions.js';
 import { HouseholdsService } from '../../domain/households/households.service.js';
 import { MembersService } from '../../domain/households/members.service.js';
 import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';

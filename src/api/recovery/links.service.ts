@@ -47,7 +47,7 @@ export class LinkRequests {
    * that the response does not reveal it.
    */
   async requestEmailChange(call: OwnCall, proof: OwnProof, newEmail: string): Promise<void> {
-    await this.reauthentication.authorizeAct(call, proof, async ({ id: userId, email }, useProof) => {
+    await this.reauthentication.authorizeAction(call, proof, async ({ id: userId, email }, useProof) => {
       const { actor } = call;
       await this.throttle.countMails([email, newEmail], actor.address);
       await this.dataSource.transaction(async (transaction) => {

@@ -10,7 +10,7 @@ import { EnrolmentsService, type EnrolmentRequest, type IssuedEnrolment } from '
 import type { Node } from '../nodes/node.entity.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { Propagation } from '../revocation/propagation.js';
-import { HouseholdActs, type LockedHousehold, type MemberCaller } from './household-acts.js';
+import { HouseholdActions, type LockedHousehold, type MemberCaller } from './household-actions.js';
 import { HouseholdsService } from './households.service.js';
 
 const MAX_LIVE_NODES = 50;
@@ -24,7 +24,7 @@ const COUNT_NODES = `SELECT
 export class HouseholdNodesService {
   constructor(
     private readonly environment: Environment,
-    private readonly acts: HouseholdActs,
+    private readonly actions: HouseholdActions,
     private readonly households: HouseholdsService,
     private readonly nodes: NodesService,
     private readonly enrolments: EnrolmentsService,
@@ -40,14 +40,14 @@ export class HouseholdNodesService {
 
   /**
    * Issues a code for a node that only the services of HOUSEHOLD_NODE_TARGETS accept.
-   * @throws {ProblemException} enrolment_by_operators_only; household_full; those of {@link HouseholdActs.act}
+   * @throws {ProblemException} enrolment_by_operators_only; household_full; those of {@link HouseholdActions.perform}
    */
   async issueEnrolment(
     caller: MemberCaller,
     id: string,
     asked: Pick<EnrolmentRequest, 'room' | 'name' | 'expiresInMinutes'>,
   ): Promise<IssuedEnrolment> {
-    return this.acts.act(caller, { id, needs: 'admin' }, async ({ transaction, now, ...household }) => {
+    return this.actions.perform(caller, { id, needs: 'admin' }, async ({ transaction, now, ...household }) => {
       const { householdNodeTargets: targets } = this.environment;
       if (!targets) throw new ProblemException(problems.enrolmentByOperatorsOnly);
       const [found] = await transaction.query<{ count: number }[]>(COUNT_NODES, [household.id, now]);
@@ -60,7 +60,7 @@ export class HouseholdNodesService {
   /** Idempotent. When the call has answered, no verifier accepts the node's key. */
   async revokeNode(caller: MemberCaller, id: string, nodeId: string): Promise<void> {
     await this.propagation.propagateAfter(() =>
-      this.acts.act(caller, { id, needs: 'admin' }, (household) => this.revokeWithin(household, nodeId, caller)),
+      this.actions.perform(caller, { id, needs: 'admin' }, (household) => this.revokeWithin(household, nodeId, caller)),
     );
   }
 

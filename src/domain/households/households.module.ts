@@ -2,7 +2,7 @@ import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { Departures } from './departures.js';
-import { HouseholdActs } from './household-acts.js';
+import { HouseholdActions } from './household-actions.js';
 import { HouseholdNodesService } from './household-nodes.service.js';
 import { HouseholdInvitation } from './household-invitation.entity.js';
 import { Household } from './household.entity.js';
@@ -15,7 +15,7 @@ import { Memberships } from './memberships.js';
   imports: [TypeOrmModule.forFeature([Household, HouseholdInvitation]), NodesModule],
   providers: [
     Departures,
-    HouseholdActs,
+    HouseholdActions,
     HouseholdNodesService,
     HouseholdsService,
     InvitationsService,

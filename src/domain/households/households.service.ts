@@ -12,7 +12,13 @@ import type { Node } from '../nodes/node.entity.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { Propagation } from '../revocation/propagation.js';
 import { Departures } from './departures.js';
-import { HouseholdActs, requireProof, type Caller, type LockedHousehold, type MemberCaller } from './household-acts.js';
+import {
+  HouseholdActions,
+  requireProof,
+  type Caller,
+  type LockedHousehold,
+  type MemberCaller,
+} from './household-actions.js';
 import { toHouseholdEvent } from './household-audit-events.js';
 import { Household } from './household.entity.js';
 import type { HouseholdRole } from './memberships.js';
@@ -94,7 +100,7 @@ export class HouseholdsService {
   constructor(
     @InjectRepository(Household) private readonly households: Repository<Household>,
     private readonly database: Database,
-    private readonly acts: HouseholdActs,
+    private readonly actions: HouseholdActions,
     private readonly departures: Departures,
     private readonly nodes: NodesService,
     private readonly propagation: Propagation,
@@ -105,10 +111,10 @@ export class HouseholdsService {
 
   /** The caller becomes its admin. @throws {ProblemException} too_many_households; too_many_requests */
   async createHousehold(caller: MemberCaller, name: string): Promise<OwnHousehold> {
-    await this.acts.countAct(caller);
+    await this.actions.countAction(caller);
     const { userId, actor } = caller;
     return this.dataSource.transaction(async (transaction) => {
-      await this.acts.lockUsers(transaction, caller);
+      await this.actions.lockUsers(transaction, caller);
       await refuseTooManyHouseholds(transaction, userId, { byOperator: false });
       const now = await this.clock.now(transaction);
       const household = { id: createId(), name, createdAt: now, updatedAt: now };
@@ -155,7 +161,7 @@ export class HouseholdsService {
 
   /** Idempotent: the same name is not recorded. */
   async renameHousehold(caller: Caller, id: string, name: string): Promise<void> {
-    await this.acts.act(caller, { id, needs: 'admin' }, async ({ transaction, now, ...household }) => {
+    await this.actions.perform(caller, { id, needs: 'admin' }, async ({ transaction, now, ...household }) => {
       const event = toHouseholdEvent('household.renamed', caller.actor, household.id);
       if (!(await this.audit.recordChange(transaction, event, { name: household.name }, { name }))) return;
       await transaction.update(Household, { id: household.id }, { name, updatedAt: now });
@@ -164,12 +170,12 @@ export class HouseholdsService {
 
   /**
    * Ends all memberships and open codes. When the call has answered, no verifier accepts one of the memberships.
-   * @throws {ProblemException} household_has_nodes; those of {@link HouseholdActs.act}
+   * @throws {ProblemException} household_has_nodes; those of {@link HouseholdActions.perform}
    */
   async deleteHousehold(caller: Caller, id: string, { revokesNodes }: { revokesNodes: boolean }): Promise<void> {
     const asked = { id, needs: 'admin', isDeletion: true } as const;
     await this.propagation.propagateAfter(() =>
-      this.acts.act(caller, asked, async (household) => {
+      this.actions.perform(caller, asked, async (household) => {
         requireProof(caller);
         await this.revokeNodes(caller, household, revokesNodes);
         const { transaction, name } = household;

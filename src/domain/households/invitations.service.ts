@@ -25,7 +25,7 @@ import {
   type CodeState,
 } from '../keys/one-time-codes.js';
 import { buildIsIssuerAdmin } from '../nodes/enrolments.service.js';
-import { HouseholdActs, readRole, type LockedHousehold, type MemberCaller } from './household-acts.js';
+import { HouseholdActions, readRole, type LockedHousehold, type MemberCaller } from './household-actions.js';
 import { toHouseholdEvent } from './household-audit-events.js';
 import { HouseholdInvitation } from './household-invitation.entity.js';
 import { HouseholdsService, insertMember, refuseTooManyHouseholds, type OwnHousehold } from './households.service.js';
@@ -74,7 +74,7 @@ export class InvitationsService {
     environment: Environment,
     @InjectRepository(HouseholdInvitation) private readonly invitations: Repository<HouseholdInvitation>,
     private readonly database: Database,
-    private readonly acts: HouseholdActs,
+    private readonly actions: HouseholdActions,
     private readonly households: HouseholdsService,
     private readonly throttle: CodeThrottle,
     private readonly audit: AuditLog,
@@ -83,10 +83,10 @@ export class InvitationsService {
     this.macs = new CodeMacs(environment, 'platform-auth invitation codes v1');
   }
 
-  /** @throws {ProblemException} household_full; those of {@link HouseholdActs.act} */
+  /** @throws {ProblemException} household_full; those of {@link HouseholdActions.perform} */
   async issueInvitation(caller: MemberCaller, id: string, expiresInHours: number): Promise<IssuedInvitation> {
     const code = generateLongCode();
-    return this.acts.act(caller, { id, needs: 'admin' }, async ({ transaction, now, ...household }) => {
+    return this.actions.perform(caller, { id, needs: 'admin' }, async ({ transaction, now, ...household }) => {
       const [open] = await transaction.query<{ count: number }[]>(COUNT_OPEN, [household.id, now]);
       if (open && open.count >= MAX_OPEN_INVITATIONS) throw new ProblemException(problems.householdFull);
       const invitation = this.invitations.create({
@@ -115,9 +115,9 @@ export class InvitationsService {
     };
   }
 
-  /** Idempotent. @throws {ProblemException} not_found; invitation_used; those of {@link HouseholdActs.act} */
+  /** Idempotent. @throws {ProblemException} not_found; invitation_used; those of {@link HouseholdActions.perform} */
   async cancelInvitation(caller: MemberCaller, householdId: string, id: string): Promise<void> {
-    await this.acts.act(caller, { id: householdId, needs: 'admin' }, (household) =>
+    await this.actions.perform(caller, { id: householdId, needs: 'admin' }, (household) =>
       this.cancelWithin(household, id, caller.actor),
     );
   }
@@ -127,7 +127,7 @@ export class InvitationsService {
     const invitation = isId(id) ? await this.invitations.findOneBy({ id }) : null;
     if (!invitation) throw new ProblemException(problems.notFound);
     const asked = { id: invitation.householdId, needs: 'admin' } as const;
-    await this.acts.act({ actor, userId: null }, asked, (household) => this.cancelWithin(household, id, actor));
+    await this.actions.perform({ actor, userId: null }, asked, (household) => this.cancelWithin(household, id, actor));
   }
 
   /**
@@ -155,7 +155,7 @@ export class InvitationsService {
     { id: invitationId, householdId }: Pick<HouseholdInvitation, 'id' | 'householdId'>,
   ): Promise<Acceptance> {
     const { userId, actor } = caller;
-    return this.acts.join(caller, householdId, async (household): Promise<Acceptance> => {
+    return this.actions.join(caller, householdId, async (household): Promise<Acceptance> => {
       const { transaction, id, now } = household;
       const [invitation] = await transaction.query<HouseholdInvitation[]>(READ, [invitationId]);
       const role = await readRole(transaction, id, userId);

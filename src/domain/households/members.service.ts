@@ -1,7 +1,7 @@
 /**
  * The members of a household: roles, removals, and members who leave. Invariant: when a call that ended a membership or
  * lowered a role has answered, no verifier accepts the former membership or role. A refused call waits too, because an
- * earlier call may have done the act.
+ * earlier call may have done it.
  */
 import { Injectable } from '@nestjs/common';
 import { AuditLog } from '../audit/audit-log.js';
@@ -11,7 +11,7 @@ import { cutPage, type Page, type PageRequest } from '../../foundation/database/
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { Departures } from './departures.js';
-import { HouseholdActs, readRole, requireProof, type Caller, type LockedHousehold } from './household-acts.js';
+import { HouseholdActions, readRole, requireProof, type Caller, type LockedHousehold } from './household-actions.js';
 import { toHouseholdEvent } from './household-audit-events.js';
 import { insertMember, refuseTooManyHouseholds } from './households.service.js';
 import type { HouseholdRole } from './memberships.js';
@@ -48,7 +48,7 @@ export async function refuseFullHousehold({ transaction, id }: LockedHousehold):
 export class MembersService {
   constructor(
     private readonly database: Database,
-    private readonly acts: HouseholdActs,
+    private readonly actions: HouseholdActions,
     private readonly departures: Departures,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
@@ -62,7 +62,7 @@ export class MembersService {
 
   /** For an operator. @throws {ProblemException} not_found; already_member; household_full; too_many_households */
   async addMember(caller: Caller, householdId: string, userId: string, role: HouseholdRole): Promise<Member> {
-    return this.acts.act(caller, { id: householdId, needs: 'admin', userId }, async (household) => {
+    return this.actions.perform(caller, { id: householdId, needs: 'admin', userId }, async (household) => {
       const { transaction, id, now } = household;
       const isUser = (await transaction.query<unknown[]>(EXISTS_USER, [userId])).length > 0;
       if (!isUser) throw new ProblemException(problems.notFound);
@@ -76,10 +76,10 @@ export class MembersService {
     });
   }
 
-  /** @throws {ProblemException} not_found; last_admin; those of {@link HouseholdActs.act} */
+  /** @throws {ProblemException} not_found; last_admin; those of {@link HouseholdActions.perform} */
   async changeRole(caller: Caller, householdId: string, userId: string, role: HouseholdRole): Promise<Member> {
     const change = () =>
-      this.acts.act(caller, { id: householdId, needs: 'admin', userId }, async (household) => {
+      this.actions.perform(caller, { id: householdId, needs: 'admin', userId }, async (household) => {
         const { transaction, id } = household;
         const member = await this.readMember(household, userId);
         if (member.role === role) return member;
@@ -102,7 +102,7 @@ export class MembersService {
     const isOwn = caller.userId === userId.toLowerCase();
     const asked = { id: householdId, needs: isOwn ? 'member' : 'admin', userId } as const;
     await this.propagation.propagateAfter(() =>
-      this.acts.act(caller, asked, async (household) => {
+      this.actions.perform(caller, asked, async (household) => {
         const { transaction, id } = household;
         const member = await this.readMember(household, userId);
         if (member.role === 'admin' && isOwn) await this.departures.refuseLastAdmin(transaction, id, member.id);

@@ -136,7 +136,7 @@ export class NodesService {
    * @throws {ProblemException} too_many_requests; those of {@link KeyStore.rotateKey}
    */
   async rotateOwnKey(nodeId: string, actor: Actor): Promise<IssuedCredential<Node>> {
-    await this.throttle.countAct('node-rotation', nodeId);
+    await this.throttle.countAction('node-rotation', nodeId);
     return this.keys.rotateKey(nodeId, { overlapHours: DEFAULT_OVERLAP_HOURS, event: 'node.rotated' }, actor);
   }
 

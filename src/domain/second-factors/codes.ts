@@ -1,6 +1,6 @@
 /**
  * Codes of authenticator apps, and recovery codes. A code works once: a conditional statement consumes it in the
- * transaction of the act that it authorises, so that a failed act costs no code. A guess is reserved in the throttle
+ * transaction of the action that it authorises, so that a failed action costs no code. A guess is reserved in the throttle
  * before a code is compared; a wrong or consumed code spends it, and every other outcome refunds it.
  */
 import { Injectable } from '@nestjs/common';
@@ -55,8 +55,8 @@ interface PresentedCode {
   readonly actor: Actor;
 }
 
-/** The act that a code authorises. It must call `useCode` in its transaction. */
-type Act<Result> = (useCode: UseProof) => Promise<Result>;
+/** The action that a code authorises. It must call `useCode` in its transaction. */
+type Action<Result> = (useCode: UseProof) => Promise<Result>;
 
 /** A wrong or consumed code, which spends a guess of the throttle. */
 class WrongCodeError extends RefusedProofError {
@@ -72,17 +72,21 @@ export class CodeVerifier {
     private readonly audit: AuditLog,
   ) {}
 
-  async acceptCode<Result>(method: CodeGuess['method'], presented: PresentedCode, act: Act<Result>): Promise<Result> {
+  async acceptCode<Result>(
+    method: CodeGuess['method'],
+    presented: PresentedCode,
+    action: Action<Result>,
+  ): Promise<Result> {
     const { id, confirmedAt } = presented.user;
     // Spends no guess, because without a factor there is nothing to guess.
     if (!confirmedAt) throw new RefusedProofError('no_factor', id);
     const guess = { counted: id, method, address: presented.actor.address };
-    return this.verifyThrottled(guess, async () => act(await this.verifyCode(method, presented)));
+    return this.verifyThrottled(guess, async () => action(await this.verifyCode(method, presented)));
   }
 
   /** Accepts a code of the app or a recovery code of a logged-in user, because the app may be lost. */
-  async acceptAnyCode<Result>(presented: PresentedCode, act: Act<Result>): Promise<Result> {
-    return this.acceptCode(toRecoveryDigest(presented.code) ? 'recovery_code' : 'totp', presented, act);
+  async acceptAnyCode<Result>(presented: PresentedCode, action: Action<Result>): Promise<Result> {
+    return this.acceptCode(toRecoveryDigest(presented.code) ? 'recovery_code' : 'totp', presented, action);
   }
 
   /** Verifies the code that confirms an enrolment. The statement that confirms it consumes the code. */

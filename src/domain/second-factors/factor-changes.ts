@@ -83,8 +83,8 @@ export class FactorChanges {
   ) {}
 
   /** Commits a change that the password, and a fresh factor if there is one, authorise. */
-  async commitAct<Result>(call: OwnCall, proof: OwnProof, change: Change<Result>): Promise<Result> {
-    return this.reauthentication.authorizeAct(call, proof, (verified, useProof) =>
+  async commitAction<Result>(call: OwnCall, proof: OwnProof, change: Change<Result>): Promise<Result> {
+    return this.reauthentication.authorizeAction(call, proof, (verified, useProof) =>
       this.commitChange(call, verified, async (transaction) => {
         await useProof(transaction);
         return change(transaction);
@@ -94,7 +94,7 @@ export class FactorChanges {
 
   /** Authorises a change that a later step commits. @param prepare refuses it, before a code is consumed */
   async authorizeStep<Result>(call: OwnCall, proof: OwnProof, prepare: () => Promise<Result>) {
-    return this.reauthentication.authorizeAct(call, proof, async ({ passwordChangedAt }, useProof) => {
+    return this.reauthentication.authorizeAction(call, proof, async ({ passwordChangedAt }, useProof) => {
       const prepared = await prepare();
       await this.dataSource.transaction(useProof);
       return { prepared, passwordChangedAt };

@@ -1,4 +1,4 @@
-/** The use of a user's passkey, at a login or for an act. Invariant: the counter of a passkey only grows. */
+/** The use of a user's passkey, at a login or for an action. Invariant: the counter of a passkey only grows. */
 import { Injectable } from '@nestjs/common';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, type Statement } from '../../foundation/database/database.js';

@@ -12,7 +12,7 @@ import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
 import { ProblemException, problems, createFieldProblem } from '../../foundation/problems/problems.js';
-import { Challenges } from '../webauthn/challenges.js';
+import { Challenges } from '../challenges/challenges.js';
 import { toPasswordContext } from './challenge-contexts.js';
 import { FactorChanges } from './factor-changes.js';
 import type { OwnProof } from './reauthentication.js';
@@ -125,7 +125,7 @@ export class PasskeysService {
   }
 
   async removePasskey(call: OwnCall, id: string, proof: OwnProof): Promise<void> {
-    await this.changes.commitAct(call, proof, async (transaction) => {
+    await this.changes.commitAction(call, proof, async (transaction) => {
       if (!isId(id)) throw new ProblemException(problems.notFound);
       const [, count] = await transaction.query<[unknown, number]>(REMOVE, [id, call.principal.userId]);
       if (count === 0) throw new ProblemException(problems.notFound);

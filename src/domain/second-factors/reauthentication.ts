@@ -1,5 +1,5 @@
 /**
- * Reauthentication before a sensitive act of a user (ASVS 7.5.1): beside the access token, the act needs the password
+ * Reauthentication before a sensitive action of a user (ASVS 7.5.1): beside the access token, the action needs the password
  * and, for an account with a second factor, a fresh code or an assertion of a passkey. So a thief of the session and of
  * the password still cannot act on an account with a second factor.
  */
@@ -9,7 +9,7 @@ import type { OwnCall } from '../../foundation/access/actor.js';
 import { ProblemException, problems, refuseField } from '../../foundation/problems/problems.js';
 import { PASSWORD_PROBLEMS, PasswordVerifier, type VerifiedUser } from '../passwords/password-verifier.js';
 import { lockAccount } from '../users/user-lifecycle.js';
-import { Challenges } from '../webauthn/challenges.js';
+import { Challenges } from '../challenges/challenges.js';
 import { parseAuthentication, readChallenge, RelyingParty } from '../webauthn/relying-party.js';
 import { toPasswordContext } from './challenge-contexts.js';
 import { CodeVerifier } from './codes.js';
@@ -30,8 +30,8 @@ export interface OwnProof {
   readonly passkey?: object | undefined;
 }
 
-/** The act. It must call `useProof` in its transaction, before it changes anything. */
-type Act<Result> = (verified: VerifiedUser, useProof: UseProof) => Promise<Result>;
+/** The action. It must call `useProof` in its transaction, before it changes anything. */
+type Action<Result> = (verified: VerifiedUser, useProof: UseProof) => Promise<Result>;
 
 export const REAUTHENTICATION_PROBLEMS = [
   ...PASSWORD_PROBLEMS,
@@ -54,15 +54,15 @@ export class Reauthentication {
   ) {}
 
   /**
-   * Runs an act of a logged-in user. A refused act costs no code, because its transaction rolls back.
+   * Runs an action of a logged-in user. A refused action costs no code, because its transaction rolls back.
    * @throws {ProblemException} wrong_password; fresh_second_factor_required; wrong_second_factor; too_many_requests
    */
-  async authorizeAct<Result>(call: OwnCall, proof: OwnProof, act: Act<Result>): Promise<Result> {
+  async authorizeAction<Result>(call: OwnCall, proof: OwnProof, action: Action<Result>): Promise<Result> {
     const { password, code, passkey } = proof;
     if (code !== undefined && passkey !== undefined) refuseField('/passkey', 'must not be sent together with a code');
     const verified = await this.passwords.reauthenticateUser(call, password);
     const run = (useFactor: UseProof): Promise<Result> =>
-      act(verified, async (transaction) => {
+      action(verified, async (transaction) => {
         await lockAccount(transaction, verified);
         await useFactor(transaction);
       });
@@ -103,7 +103,7 @@ export class Reauthentication {
   }
 }
 
-/** Another session may have added a factor since the password was verified, and the act would pass without that factor. */
+/** Another session may have added a factor since the password was verified, and the action would pass without that factor. */
 async function refuseAddedFactor(transaction: EntityManager, { id, factorsChangedAt }: VerifiedUser): Promise<void> {
   const same = await transaction.query<unknown[]>(HAS_SAME_FACTORS, [id, factorsChangedAt]);
   if (same.length === 0) throw new RefusedProofError('changed_meanwhile', id);

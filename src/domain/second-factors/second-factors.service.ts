@@ -1,6 +1,6 @@
 /**
  * Second factors: authenticator apps (TOTP) with recovery codes, and passkeys, which also log in alone. A proof (a
- * code, an answer of a passkey) is verified first; `UseProof` consumes it, once, in the transaction of the act that it
+ * code, an answer of a passkey) is verified first; `UseProof` consumes it, once, in the transaction of the action that it
  * authorises, and `answerRefusals` answers a refused one. Transactions lock the row of the user, then the challenge,
  * then the factor. Changes of factors need the password (factor-changes.ts). This file: a user's factors, refusals of
  * proofs, and why a login would be refused.
@@ -70,12 +70,12 @@ const REFUSAL_EVENT = 'user.second_factor.failed';
 export type FactorReason = RefusalReason<typeof REFUSAL_EVENT>;
 
 /**
- * Consumes a proof in the transaction of the act that it authorises.
+ * Consumes a proof in the transaction of the action that it authorises.
  * @throws {RefusedProofError} when another call has consumed it
  */
 export type UseProof = (transaction: EntityManager) => Promise<void>;
 
-/** A refused proof, which rolls back its act; {@link SecondFactorsService.answerRefusals} answers it. */
+/** A refused proof, which rolls back its action; {@link SecondFactorsService.answerRefusals} answers it. */
 export class RefusedProofError extends Error {
   override readonly name: string = 'RefusedProofError';
 
@@ -101,10 +101,10 @@ export class SecondFactorsService {
   ) {}
 
   /**
-   * Runs an act that a proof authorises. A refused proof is counted in the audit log, and answered with this problem.
+   * Runs an action that a proof authorises. A refused proof is counted in the audit log, and answered with this problem.
    */
-  async answerRefusals<Result>(problem: Problem, actor: Actor, act: () => Promise<Result>): Promise<Result> {
-    return act().catch(async (error: unknown) => {
+  async answerRefusals<Result>(problem: Problem, actor: Actor, action: () => Promise<Result>): Promise<Result> {
+    return action().catch(async (error: unknown) => {
       if (!(error instanceof RefusedProofError)) throw error;
       const { reason, userId } = error;
       const answer = reason === 'email_not_verified' ? problems.emailNotVerified : problem;

@@ -63,7 +63,7 @@ export class TotpService {
 
   async enrolTotp(call: OwnCall, proof: OwnProof): Promise<TotpEnrolment> {
     const { userId: id, email } = call.principal;
-    return this.enrol({ id, email }, (change) => this.changes.commitAct(call, proof, change));
+    return this.enrol({ id, email }, (change) => this.changes.commitAction(call, proof, change));
   }
 
   /** Begins the enrolment of a user whom the login asked for it. */
@@ -91,7 +91,7 @@ export class TotpService {
   }
 
   async removeTotp(call: OwnCall, proof: OwnProof): Promise<void> {
-    await this.changes.commitAct(call, proof, async (transaction) => {
+    await this.changes.commitAction(call, proof, async (transaction) => {
       await requireTotp(transaction, call);
       await transaction.query(REMOVE_TOTP, [call.principal.userId]);
       return { result: undefined, event: 'user.totp.removed' };
@@ -99,7 +99,7 @@ export class TotpService {
   }
 
   async replaceRecoveryCodes(call: OwnCall, proof: OwnProof): Promise<string[]> {
-    return this.changes.commitAct(call, proof, async (transaction) => {
+    return this.changes.commitAction(call, proof, async (transaction) => {
       await requireTotp(transaction, call);
       const result = await replaceRecoveryCodes(transaction, call.principal.userId);
       return { result, event: 'user.recovery_codes.replaced' };

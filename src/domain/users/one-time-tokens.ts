@@ -79,7 +79,7 @@ export function buildLink(page: string, token: string): string {
   return `${page}#token=${token}`;
 }
 
-type LinkAct = (transaction: EntityManager, user: User) => Promise<void>;
+type LinkAction = (transaction: EntityManager, user: User) => Promise<void>;
 
 interface IssuedToken {
   /** The only occurrence of the token in plain text. */
@@ -163,16 +163,16 @@ export class OneTimeTokens {
   }
 
   /**
-   * Consumes the token in the transaction of the act, so that only one of several concurrent calls succeeds.
-   * @param act gets the user, whose row is locked
+   * Consumes the token in the transaction of the action, so that only one of several concurrent calls succeeds.
+   * @param action gets the user, whose row is locked
    */
-  async useToken({ userId, digest }: FoundToken, act: LinkAct): Promise<void> {
+  async useToken({ userId, digest }: FoundToken, action: LinkAction): Promise<void> {
     await this.dataSource.transaction(async (transaction) => {
       const lock = { mode: 'pessimistic_write' } as const;
       const user = await transaction.findOne(User, { where: { id: userId }, lock });
       const [, used] = await transaction.query<[unknown, number]>(USE, [userId, digest]);
       if (!user || used === 0) throw createLinkRefusal('unknown', userId);
-      await act(transaction, user);
+      await action(transaction, user);
     });
   }
 

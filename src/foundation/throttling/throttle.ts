@@ -50,12 +50,12 @@ export class Throttle {
   }
 
   /**
-   * Counts acts with a valid credential of which each writes a row and an audit event: logins of an operator at the
+   * Counts actions with a valid credential of which each writes a row and an audit event: logins of an operator at the
    * console, rotations that a node asks for itself, and what a user does about households.
    * @param id of the operator, the node, or the user
    * @throws {ProblemException} too_many_requests; unavailable without the counters
    */
-  async countAct(policy: 'console-login' | 'node-rotation' | 'household-act', id: string): Promise<void> {
+  async countAction(policy: 'console-login' | 'node-rotation' | 'household-act', id: string): Promise<void> {
     const buckets = this.buckets.createBuckets(policy, { account: id });
     await this.windows.spendPoints(buckets, { networks: [''], isKnown: false });
   }

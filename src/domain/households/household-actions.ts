@@ -1,6 +1,6 @@
 /**
- * The locks and the authorization of each act on a household: it locks the household (several: in the order of their
- * ids), then the users that the act concerns, and only then reads the role of the caller. Terms: caller, role, proof (the
+ * The locks and the authorization of each action on a household: it locks the household (several: in the order of their
+ * ids), then the users that the action concerns, and only then reads the role of the caller. Terms: caller, role, proof (the
  * result of Reauthentication, so that a stolen access token does not suffice). Invariant: no decision depends on what was
  * read before the locks.
  */
@@ -17,7 +17,7 @@ import type { HouseholdRole } from './memberships.js';
 
 /** The state of the account when its user reauthenticated. */
 export interface Proof extends Pick<AccountState, 'passwordChangedAt'> {
-  /** Consumes the fresh second factor, if the account has one, in the transaction of the act. */
+  /** Consumes the fresh second factor, if the account has one, in the transaction of the action. */
   readonly useProof: (transaction: EntityManager) => Promise<void>;
 }
 
@@ -32,12 +32,12 @@ export interface MemberCaller extends Caller {
   readonly userId: string;
 }
 
-interface AskedAct {
+interface RequestedAction {
   readonly id: string;
   readonly needs: HouseholdRole;
-  /** Whether the act deletes the household: its lock then blocks new nodes and enrolments that name the household. */
+  /** Whether the action deletes the household: its lock then blocks new nodes and enrolments that name the household. */
   readonly isDeletion?: boolean;
-  /** Another user whom the act concerns. */
+  /** Another user whom the action concerns. */
   readonly userId?: string | undefined;
 }
 
@@ -62,7 +62,7 @@ const LOCK_USERS = `SELECT id, is_active AS "isActive", password_changed_at IS N
 const READ_ROLE = 'SELECT role FROM household_members WHERE household_id = $1 AND user_id = $2';
 
 @Injectable()
-export class HouseholdActs {
+export class HouseholdActions {
   constructor(
     private readonly dataSource: DataSource,
     private readonly throttle: Throttle,
@@ -73,9 +73,9 @@ export class HouseholdActs {
    * @throws {ProblemException} not_found when the caller is not a member or the id is not a valid UUID; missing_role;
    * too_many_requests; as {@link lockUsers}
    */
-  async act<Result>(
+  async perform<Result>(
     caller: Caller,
-    { id, needs, isDeletion = false, userId }: AskedAct,
+    { id, needs, isDeletion = false, userId }: RequestedAction,
     work: (household: LockedHousehold) => Promise<Result>,
   ): Promise<Result> {
     const lock = isDeletion ? LOCK_FOR_DELETION : LOCK_HOUSEHOLD;
@@ -88,7 +88,7 @@ export class HouseholdActs {
     });
   }
 
-  /** Runs the act of a user who need not be a member yet. */
+  /** Runs the action of a user who need not be a member yet. */
   async join<Result>(
     caller: MemberCaller,
     id: string,
@@ -102,7 +102,7 @@ export class HouseholdActs {
     { id, lock, userId }: { id: string; lock: string; userId?: string | undefined },
     work: (household: LockedHousehold) => Promise<Result>,
   ): Promise<Result> {
-    await this.countAct(caller);
+    await this.countAction(caller);
     if (!isId(id)) throw new ProblemException(problems.notFound);
     return this.dataSource.transaction(async (transaction) => {
       const [household] = await transaction.query<Pick<LockedHousehold, 'id' | 'name'>[]>(lock, [id]);
@@ -112,12 +112,12 @@ export class HouseholdActs {
     });
   }
 
-  async countAct({ userId }: Caller): Promise<void> {
-    if (userId !== null) await this.throttle.countAct('household-act', userId);
+  async countAction({ userId }: Caller): Promise<void> {
+    if (userId !== null) await this.throttle.countAction('household-act', userId);
   }
 
   /**
-   * @param otherId of another user whom the act concerns
+   * @param otherId of another user whom the action concerns
    * @throws {ProblemException} invalid_access_token when the caller was disabled or deleted meanwhile; wrong_password
    * when the password was changed since it was proven
    */
@@ -143,7 +143,7 @@ export async function readRole(
   return member?.role;
 }
 
-/** Refuses an act for which a stolen access token must not suffice. */
+/** Refuses an action for which a stolen access token must not suffice. */
 export function requireProof({ userId, proof }: Caller): void {
   if (userId !== null && !proof)
     refuseField('/password', 'must be sent for this act: it is the password of the caller');
