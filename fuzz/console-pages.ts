@@ -12,6 +12,7 @@ const PAGES = [
   'homes',
   'people',
   'operators',
+  'passkeys',
   'why',
   'audit',
   'audit.csv',
@@ -25,6 +26,8 @@ const FIELDS = [
   ...[
     'next',
     'key',
+    'passkey',
+    'new_passkey',
     'form',
     'seen',
     'name',

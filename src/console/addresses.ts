@@ -1,5 +1,6 @@
 /** Addresses of the console's pages. */
 export const LOGIN = '/console/login';
+export const PASSKEYS = '/console/passkeys';
 
 /** @returns the address with the parameters that have a value */
 export function toAddress(address: string, parameters: object): string {

@@ -39,9 +39,7 @@ export class ConsoleErrorFilter extends ProblemFilter {
     const details = errors.map(({ pointer, detail }) => `${pointer.slice(1)} ${detail}.`.trimStart());
     const advice = scopes ? undefined : [problem.detail, ...details].join(' ');
     const refusal =
-      problem === problems.invalidAdminKey
-        ? { title: 'The key is not valid', advice: 'Is it whole, and of this service?' }
-        : { title: problem.title, advice, scopes };
+      problem === problems.invalidAdminKey ? describeInvalid(occurrence) : { title: problem.title, advice, scopes };
     const sendRefusal = (): void => sendPage(response, <Refusal {...refusal} request={request} />, problem.status);
     const sendForm = async (render: NonNullable<typeof keptForm>): Promise<void> =>
       sendPage(response, await render(toRefusedForm(request, refusal, errors)), problem.status);
@@ -51,6 +49,15 @@ export class ConsoleErrorFilter extends ProblemFilter {
     const released = isChangeless ? this.sessions.releaseForm(session, form) : Promise.resolve();
     released.then(() => (isKept && keptForm ? sendForm(keptForm) : sendRefusal())).catch(sendRefusal);
   }
+}
+
+function describeInvalid({ refusal }: Occurrence): Pick<RefusalProps, 'title' | 'advice'> {
+  if (refusal?.reason !== 'wrong_passkey')
+    return { title: 'The key is not valid', advice: 'Is it whole, and of this service?' };
+  const advice =
+    'It is not one of this operator, or the question to it is older than 5 minutes or was answered before. Reload the ' +
+    'page before this one, and try again.';
+  return { title: 'The passkey is not valid', advice };
 }
 
 /** Of refusals that another form can avoid. */

@@ -1,14 +1,17 @@
 /**
  * The sessions of the console: an operator's key, or the root key, is exchanged for a random token in a cookie, of
- * which only the digest is stored. Invariant: a session ends when its key is no longer the current one, from the next
- * request on, on every replica; and after 30 minutes without a request, or 8 hours (ASVS 7.3.1, 7.3.2).
+ * which only the digest is stored. Invariants: a session ends when its key is no longer the current one, or its passkey
+ * is removed, or it began without one and the operator adds one, from the next request on, on every replica; and after
+ * 30 minutes without a request, or 8 hours (ASVS 7.3.1, 7.3.2).
  */
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
+import { DataSource } from 'typeorm';
 import { toActor } from '../foundation/access/actor.js';
 import type { AdminPrincipal, OperatorIdentity } from '../foundation/access/principals.js';
 import { withAuditEvent, type AuditEvent } from '../domain/audit/audit-events.js';
 import { AuditLog } from '../domain/audit/audit-log.js';
+import type { VerifiedAnswer } from '../domain/operators/operator-passkeys.service.js';
 import { addSeconds } from '../foundation/common/clock.js';
 import { Environment } from '../foundation/config/environment.js';
 import {
@@ -40,8 +43,8 @@ const PURGE = {
 };
 const INSERT = withAuditEvent({
   name: 'console_sessions_insert',
-  text: `INSERT INTO console_sessions (digest, operator_id, key_digest, created_at, seen_at, confirmed_at)
-    VALUES ($1, $2, $3, $4, $4, $4)
+  text: `INSERT INTO console_sessions (digest, operator_id, key_digest, created_at, seen_at, confirmed_at, passkey_id)
+    VALUES ($1, $2, $3, $4, $4, $4, $5)
     RETURNING true`,
 });
 /** Sessions that ended with their key count too, until the purge deletes them. */
@@ -53,16 +56,16 @@ const TRIM = {
 };
 const FIND = {
   name: 'console_sessions_find',
-  text: `SELECT digest AS session_digest, session.key_digest AS session_key_digest, seen_at, confirmed_at, name, scopes,
+  text: `SELECT digest AS session_digest, session.key_digest AS session_key_digest, seen_at, confirmed_at, passkey_id,
+      operators.name, scopes,
       ${listKeyColumns('operators')}
     FROM console_sessions AS session LEFT JOIN operators ON operators.id = session.operator_id
-    WHERE digest = ANY ($1::bytea[]) AND session.created_at > $2 AND seen_at > $3`,
+    WHERE digest = ANY ($1::bytea[]) AND session.created_at > $2 AND seen_at > $3
+      AND (passkey_id IS NOT NULL
+        OR NOT EXISTS (SELECT FROM operator_passkeys AS known WHERE known.operator_id = session.operator_id))`,
 };
 const SEE = { name: 'console_sessions_see', text: 'UPDATE console_sessions SET seen_at = $2 WHERE digest = $1' };
-const CONFIRM = {
-  name: 'console_sessions_confirm',
-  text: 'UPDATE console_sessions SET confirmed_at = $2 WHERE digest = $1',
-};
+const CONFIRM = 'UPDATE console_sessions SET confirmed_at = $2 WHERE digest = $1';
 const DELETE = withAuditEvent({
   name: 'console_sessions_delete',
   text: 'DELETE FROM console_sessions WHERE digest = $1 RETURNING true',
@@ -80,6 +83,7 @@ const RELEASE_FORM = {
 type SessionRow = Readonly<Record<'session_digest' | 'session_key_digest', SecretDigest>> & {
   readonly seen_at: Date;
   readonly confirmed_at: Date;
+  readonly passkey_id: string | null;
 } & Partial<KeyRow & Omit<OperatorIdentity, 'keyDigest'>>;
 
 export interface ConsoleSession {
@@ -88,6 +92,8 @@ export interface ConsoleSession {
   readonly principal: AdminPrincipal;
   /** Of the key with which the session began. */
   readonly keyDigest: SecretDigest;
+  /** Whether it began with a passkey beside the key. */
+  readonly hasPasskey: boolean;
   /** Whether the operator proved who they are in the last 5 minutes. */
   readonly isConfirmed: boolean;
 }
@@ -99,22 +105,36 @@ export class ConsoleSessions {
 
   constructor(
     private readonly environment: Environment,
+    private readonly dataSource: DataSource,
     private readonly database: Database,
     private readonly clock: ComparedClock,
     private readonly audit: AuditLog,
   ) {}
 
   /**
-   * @param request of the principal, with this key
-   * @returns the token of a new session
+   * @param request of the principal, with the key of this digest
+   * @param passkey undefined for an operator without any; {@link findSession} refuses the session if that is wrong
+   * @returns the token of a new session; undefined when another call has used the answer of the passkey
    */
-  async startSession(request: Request, principal: AdminPrincipal, key: string): Promise<string> {
+  async startSession(
+    request: Request,
+    principal: AdminPrincipal,
+    keyDigest: SecretDigest,
+    passkey?: VerifiedAnswer,
+  ): Promise<string | undefined> {
     const token = generateSecret();
     const { now, oldest, idleSince } = this.readTimes();
     await this.database.rows(PURGE, [oldest, idleSince]);
     const [digest, operatorId] = [computeDigest(token), principal.operator?.id ?? null];
-    const values = [digest, operatorId, computeDigest(key), now];
-    await this.audit.execute(INSERT, values, toEvent('admin.console.logged_in', request, principal));
+    const values = [digest, operatorId, keyDigest, now, passkey?.passkeyId ?? null];
+    const details = passkey && { passkey_id: passkey.passkeyId };
+    const event = { ...toEvent('admin.console.logged_in', request, principal), ...(details && { details }) };
+    const hasBegun = await this.dataSource.transaction(async (transaction) => {
+      if (passkey && !(await passkey.use(transaction))) return false;
+      await this.audit.execute(INSERT, values, event, transaction);
+      return true;
+    });
+    if (!hasBegun) return undefined;
     await this.database.rows(TRIM, [operatorId, digest]);
     return token;
   }
@@ -130,7 +150,8 @@ export class ConsoleSessions {
     if (!principal) return undefined;
     const { now, confirmedSince } = this.readTimes();
     if (isActive && row.seen_at < addSeconds(now, -SEEN_SECONDS)) await this.database.rows(SEE, [digest, now]);
-    return { token, principal, keyDigest: row.session_key_digest, isConfirmed: row.confirmed_at > confirmedSince };
+    const { session_key_digest: keyDigest, passkey_id, confirmed_at } = row;
+    return { token, principal, keyDigest, hasPasskey: passkey_id !== null, isConfirmed: confirmed_at > confirmedSince };
   }
 
   /** The session may belong to another operator than the acting one, who logs in with the same browser. */
@@ -141,9 +162,16 @@ export class ConsoleSessions {
     await this.audit.execute(DELETE, [computeDigest(token)], event);
   }
 
-  /** Remembers that the operator has just proved again who they are. */
-  async confirmSession({ token }: ConsoleSession): Promise<void> {
-    await this.database.rows(CONFIRM, [computeDigest(token), this.clock.trustedNow()]);
+  /**
+   * Remembers that the operator has just proved again who they are.
+   * @returns false when another call has used the answer of the passkey
+   */
+  async confirmSession({ token }: ConsoleSession, passkey?: VerifiedAnswer): Promise<boolean> {
+    return this.dataSource.transaction(async (transaction) => {
+      if (passkey && !(await passkey.use(transaction))) return false;
+      await transaction.query(CONFIRM, [computeDigest(token), this.clock.trustedNow()]);
+      return true;
+    });
   }
 
   /** @returns false when this form was sent before in this session, or the session has ended */

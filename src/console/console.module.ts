@@ -16,9 +16,12 @@ import { Confirmations } from './confirmations.js';
 import { ConsoleController, UnknownPage } from './console-pages.js';
 import { ForeignForms } from './foreign-forms.js';
 import { LoginPage, LogoutPage } from './login.js';
+import { PasskeyPrompts } from './passkey-prompts.js';
+import { PasskeyPages } from './passkeys.js';
 import { ConsoleSessions } from './console-sessions.js';
 import { CREDENTIAL_PAGES } from './credential-pages.js';
 import { NavigationCounts } from './navigation-counts.js';
+import { OperatorsModule } from '../domain/operators/operators.module.js';
 import { StatusModule } from '../domain/status/status.module.js';
 import { MapPage } from './map.js';
 import { EnrolmentPages } from './enrolment-pages.js';
@@ -64,13 +67,14 @@ export class ConsoleModule {
       AuditPages,
       SearchPage,
       TimeZonePage,
+      PasskeyPages,
     ];
     return {
       module: ConsoleModule,
-      imports: [AdminModule, StatusModule],
+      imports: [AdminModule, OperatorsModule, StatusModule],
       // UnknownPage stands last, because it matches every address below /console.
       controllers: [LoginPage, LogoutPage, ConsoleFiles, ...pages, UnknownPage],
-      providers: [AdminApi, Names, Confirmations, ConsoleSessions, ForeignForms, NavigationCounts],
+      providers: [AdminApi, Names, Confirmations, ConsoleSessions, ForeignForms, NavigationCounts, PasskeyPrompts],
     };
   }
 }

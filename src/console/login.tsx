@@ -2,9 +2,16 @@
 import { Get, Post, Query, Req, Res, UseFilters } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { AdminDoor } from '../api/admin/admin.door.js';
+import {
+  OperatorPasskeys,
+  type PasskeyOwner,
+  type VerifiedAnswer,
+} from '../domain/operators/operator-passkeys.service.js';
 import { toActor } from '../foundation/access/actor.js';
+import type { AdminPrincipal } from '../foundation/access/principals.js';
 import { Public } from '../foundation/access/require.js';
 import { Environment } from '../foundation/config/environment.js';
+import { computeDigest, isSameDigest, type SecretDigest } from '../foundation/crypto/secret.js';
 import { Throttle } from '../foundation/throttling/throttle.js';
 import { LOGIN, toNextPage } from './addresses.js';
 import { ConsoleErrorFilter } from './console-error.filter.js';
@@ -14,6 +21,7 @@ import { ConsoleSessions } from './console-sessions.js';
 import { Field } from './fields.js';
 import { ForeignForms } from './foreign-forms.js';
 import { Page, sendPage, setPageHeaders } from './page.js';
+import { PasskeyPrompts } from './passkey-prompts.js';
 import { readCookie, setCookie } from './session-cookie.js';
 
 @UseFilters(ConsoleErrorFilter)
@@ -21,6 +29,8 @@ import { readCookie, setCookie } from './session-cookie.js';
 export class LoginPage {
   constructor(
     private readonly door: AdminDoor,
+    private readonly passkeys: OperatorPasskeys,
+    private readonly prompts: PasskeyPrompts,
     private readonly sessions: ConsoleSessions,
     private readonly throttle: Throttle,
     private readonly foreignForms: ForeignForms,
@@ -58,17 +68,66 @@ export class LoginPage {
   @Public()
   async logIn(@Req() request: Request, @Res() response: Response): Promise<void> {
     await this.foreignForms.refuseOtherOrigin(request);
-    const { key: typed = '', next } = readFields(request);
+    const { key: typed = '' } = readFields(request);
     const key = typed.trim();
-    const former = readCookie(request);
+    readCookie(request);
     const principal = await this.door.verifyAdminKey(key, () => toActor(request));
+    const owner = principal.operator ? await this.passkeys.readOwner(principal.operator.id) : undefined;
+    const keyDigest = computeDigest(key);
+    if (owner && !isSameDigest(owner.keyDigest, keyDigest)) {
+      const advice =
+        'A rotation replaced this key. Programs may use it until the rotation ends; log in with the new one.';
+      throw new ConsoleRefusalError(401, 'The key was replaced', advice);
+    }
+    if (owner && owner.passkeys.length > 0) await this.askForPasskey(request, response, owner);
+    else await this.begin(request, response, principal, keyDigest);
+  }
+
+  private async askForPasskey(request: Request, response: Response, owner: PasskeyOwner): Promise<void> {
+    sendPage(
+      response,
+      <Page title="Your passkey" label={this.environment.consoleLabel}>
+        <form method="post" action={`${LOGIN}/passkey`} data-once>
+          <input type="hidden" name="next" value={toNextPage(readFields(request).next)} />
+          {await this.prompts.renderProof(request, 'operator_login', owner)}
+          <button type="submit">Continue</button>
+        </form>
+      </Page>,
+    );
+  }
+
+  /** Its question is the proof of the key, which the browser does not send again. */
+  @Post('passkey')
+  @Public()
+  async logInWithPasskey(@Req() request: Request, @Res() response: Response): Promise<void> {
+    await this.foreignForms.refuseOtherOrigin(request);
+    const verified = await this.prompts.verifyProof(request, 'operator_login');
+    if (!verified) throw await this.door.refusePasskey(toActor(request));
+    await this.begin(
+      request,
+      response,
+      { door: 'admin', operator: verified.operator },
+      verified.operator.keyDigest,
+      verified,
+    );
+  }
+
+  private async begin(
+    request: Request,
+    response: Response,
+    principal: AdminPrincipal,
+    keyDigest: SecretDigest,
+    passkey?: VerifiedAnswer,
+  ): Promise<void> {
+    const former = readCookie(request);
     request.user = principal;
     await this.throttle.countAction('console-login', principal.operator?.id ?? 'root');
-    const token = await this.sessions.startSession(request, principal, key);
+    const token = await this.sessions.startSession(request, principal, keyDigest, passkey);
+    if (token === undefined) throw await this.door.refusePasskey(toActor(request));
     if (former !== undefined) await this.sessions.endSession(request, former);
     setCookie(request, token);
     setPageHeaders(response);
-    response.redirect(303, toNextPage(next));
+    response.redirect(303, toNextPage(readFields(request).next));
   }
 }
 

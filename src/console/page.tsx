@@ -2,6 +2,7 @@
 import type { Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
 import { renderToString } from 'preact-render-to-string';
+import { PASSKEYS } from './addresses.js';
 import { Form } from './forms.js';
 import { TimeZone, UTC } from './moments.js';
 import { Breadcrumbs, Navigation, type OfferedPage, type PageSession } from './navigation.js';
@@ -133,6 +134,12 @@ export function Page({ title, session, at, needs = [], isLive, above, label: ofL
           {session && (
             <footer class="container-fluid">
               You act as <b>{session.principal.operator?.name ?? 'the root key'}</b>
+              {session.principal.operator && (
+                <>
+                  {' '}
+                  (<a href={PASSKEYS}>passkeys</a>)
+                </>
+              )}
               {needs.length > 0 && `. This page needs the scope ${needs.join(' or ')}`}. Times are in{' '}
               <a href="/console/time-zone">{zone.replaceAll('_', ' ')}</a>.
             </footer>

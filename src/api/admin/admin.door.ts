@@ -51,6 +51,11 @@ export class AdminDoor {
     throw await this.refusals.recordRefusal(describeMissingScope(operator, scope, accepted), getActor());
   }
 
+  /** Counts an answer to the console that is not one of the operator's passkeys. @returns the refusal */
+  async refusePasskey(actor: Actor): Promise<ProblemException> {
+    return this.recordRefusal('wrong_passkey', actor);
+  }
+
   private async recordRefusal(
     reason: DoorReason<'admin'>,
     actor: Actor,

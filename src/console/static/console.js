@@ -1,6 +1,38 @@
-// What pages of the console do beyond forms and links; they work without it.
+// What pages of the console do beyond forms and links; they work without it, except for passkeys.
 
 const REFRESH_MS = 10_000;
+
+const ASK_BROWSER = {
+  get: (options) => navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(options) }),
+  create: (options) =>
+    navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(options) }),
+};
+
+// A form that asks for a passkey is sent with the answer of the browser, and not at all without one.
+addEventListener('submit', (event) => {
+  const form = event.target;
+  const fields = [...form.querySelectorAll('[data-passkey]')].filter(({ value }) => value === '');
+  if (fields.length === 0) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  sendWithPasskeys(form, fields);
+});
+
+async function sendWithPasskeys(form, fields) {
+  const buttons = form.querySelectorAll('button');
+  for (const button of buttons) button.disabled = true;
+  try {
+    for (const field of fields) {
+      const { passkey, options } = field.dataset;
+      field.value = JSON.stringify((await ASK_BROWSER[passkey](JSON.parse(options))).toJSON());
+    }
+    form.requestSubmit();
+  } catch {
+    for (const field of fields) field.value = '';
+    for (const button of buttons) button.disabled = false;
+    form.querySelector('[data-passkey-failure]').hidden = false;
+  }
+}
 
 // A form is sent once, even after an impatient second click.
 addEventListener('submit', ({ target }) => {

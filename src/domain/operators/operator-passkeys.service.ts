@@ -79,9 +79,9 @@ export interface PasskeyOwner {
   readonly passkeys: readonly KnownPasskey[];
 }
 
-type AnswerKind = 'operator_login' | 'operator_confirmation';
+export type AnswerKind = 'operator_login' | 'operator_confirmation';
 
-interface VerifiedAnswer {
+export interface VerifiedAnswer {
   readonly operator: OperatorIdentity;
   readonly passkeyId: string;
   /** @returns false when another call has used the challenge, or the counter has not grown */

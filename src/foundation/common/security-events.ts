@@ -141,7 +141,8 @@ export const REFUSAL_REASONS = {
   'node.enrolment.refused': ['unknown', 'expired', 'cancelled'],
   'node.enrolment.reused': ['reused'],
   'token.exchange.refused': ['subject_token', 'target', 'scope'],
-  'admin.key.refused': ['not_accepted', 'wrong_key', 'revoked', 'expired'],
+  // `wrong_passkey`: the console asked for one beside a valid key.
+  'admin.key.refused': ['not_accepted', 'wrong_key', 'revoked', 'expired', 'wrong_passkey'],
   // The scope that the route needs; `grant`: an operator tried to grant a scope that it does not have.
   'admin.scope.refused': [...OPERATOR_SCOPES, 'grant'],
   // A page of another origin sent the form, or none of this session did (CSRF).

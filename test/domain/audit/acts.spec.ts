@@ -10,12 +10,13 @@ import { OPERATOR_KEYS, type OperatorKeys } from '../../../src/domain/operators/
 import { ADMIN_KEY, MASTER_KEY, PASSWORD, SECRET_KEY } from '../../support/settings.js';
 import type { TestApp, Tokens } from '../../support/test-app.js';
 import { useCli } from '../../support/cli.js';
-import { Browser } from '../../support/console-browser.js';
+import { Browser, NAMED_HOST } from '../../support/console-browser.js';
 import { useApp } from '../../support/use-app.js';
 import { eventually } from '../../../tools/eventually.js';
 import { receiveToken, useMailServer, workOff } from '../../support/mail-server.js';
 import { accept, Home } from '../../support/home.js';
 import { NEW_PASSWORD, Owner, WRONG } from '../../support/owner.js';
+import { Authenticator } from '../second-factors/authenticator.js';
 import { FactorOwner } from '../second-factors/owner.js';
 import { recorded, type Item } from './record.js';
 import { ES256, listKids, Operator } from '../signing-keys/support.js';
@@ -408,6 +409,22 @@ describe('the audit log', () => {
     await (await Browser.logIn(app)).sendKey(operator.key).expect(303);
     const [last] = await recorded(app, { event: 'admin.console.logged_out' });
     expect(last).toMatchObject({ actor: { door: 'admin', id: operator.id }, subject: 'admin' });
+  });
+
+  it('has a row for each passkey of an operator that is added or removed', async () => {
+    const operator = await app.operator(['read']);
+    const browser = await Browser.logIn(app, operator.key, NAMED_HOST);
+    expect((await browser.addPasskey(new Authenticator())).status).toBe(303);
+    const about = {
+      subject: operator.id,
+      actor: { door: 'admin', id: operator.id, name: `operator:${operator.name}` },
+    };
+    const [added] = await recorded(app, { event: 'operator.passkey.added' });
+    expect(added).toMatchObject({ ...about, details: { passkey_id: expect.any(String) } });
+    const path = `/operators/${operator.id}/passkeys/${String(added?.details.passkey_id)}`;
+    const removed = { event: 'operator.passkey.removed', actor: ADMIN, subject: operator.id };
+    await expectRow(app.admin.delete(path), { ...removed, details: { passkey_id: added?.details.passkey_id } });
+    await expectNoRow(app.admin.delete(path).expect(404));
   });
 
   it('has a row for the start and the end of an import, and one for an export', async () => {
