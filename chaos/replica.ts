@@ -1,21 +1,31 @@
 import type { Variables } from '../src/foundation/config/environment.js';
 import { claimPort } from '../tools/claim-port.js';
 import type { Cleanup } from '../tools/cleanup.js';
-import { isHealthy, ServerProcess } from '../tools/server-process.js';
+import { isHealthy, ServerProcess, type ServerOptions } from '../tools/server-process.js';
 import { SERVICE_SCRIPT } from '../tools/service.js';
 
 const MAX_LINES = 100_000;
 
+interface ReplicaProgram {
+  readonly script?: string | undefined;
+  readonly isReady?: ((url: string) => Promise<boolean>) | undefined;
+}
+
 /** A process of the built service that can be killed, paused and restarted on its port. */
 export class Replica {
   private constructor(
-    readonly server: ServerProcess,
+    private current: ServerProcess,
+    private readonly options: ServerOptions,
     /** The newest lines of all its processes. */
     private readonly lines: readonly string[],
   ) {}
 
-  /** @param isReady by default waits until it is healthy */
-  static async create(cleanup: Cleanup, variables: Variables, isReady = isHealthy): Promise<Replica> {
+  /** By default it is this build, and ready when it is healthy. */
+  static async create(
+    cleanup: Cleanup,
+    variables: Variables,
+    { script = SERVICE_SCRIPT, isReady = isHealthy }: ReplicaProgram = {},
+  ): Promise<Replica> {
     const lines: string[] = [];
     const onLine = (line: string): void => {
       lines.push(line);
@@ -23,8 +33,12 @@ export class Replica {
       if (line.includes('"internal_error"')) console.error(line);
       if (lines.length > MAX_LINES) lines.shift();
     };
-    const options = { cleanup, script: SERVICE_SCRIPT, variables, isReady, onLine };
-    return new Replica(new ServerProcess(await claimPort(), options), lines);
+    const options = { cleanup, script, variables, isReady, onLine };
+    return new Replica(new ServerProcess(await claimPort(), options), options, lines);
+  }
+
+  get server(): ServerProcess {
+    return this.current;
   }
 
   get url(): string {
@@ -39,6 +53,11 @@ export class Replica {
   /** Resolves when the replica is ready. */
   async start(): Promise<void> {
     await this.server.start();
+  }
+
+  /** Makes it this build, from its next start. To be called when it has stopped. */
+  upgrade(): void {
+    this.current = new ServerProcess(this.server.port, { ...this.options, script: SERVICE_SCRIPT });
   }
 
   async kill(): Promise<void> {

@@ -42,7 +42,7 @@ export interface Result {
   readonly broken: readonly string[];
 }
 
-interface RunOptions extends Pick<Options, 'seconds' | 'patience'> {
+interface RunOptions extends Pick<Options, 'seconds' | 'patience' | 'old'> {
   readonly cleanup: Cleanup;
 }
 
@@ -52,6 +52,8 @@ export interface BeginOptions {
   /** Added to the environment of the first replica only. */
   readonly ofFirst?: Variables;
   readonly replicas?: number;
+  /** The compiled service of the replicas; by default this build. */
+  readonly script?: string | undefined;
   readonly load?: LoadOptions;
   /** Whether a verifier in each language joins the load. */
   readonly verifiers?: boolean;
@@ -68,6 +70,8 @@ export class Stage {
     readonly world: World,
     readonly seconds: number,
     private readonly patience: number,
+    /** The checkout from which a rolling restart upgrades. */
+    readonly old: string | undefined,
   ) {}
 
   /** @throws before {@link begin} */
@@ -77,8 +81,8 @@ export class Stage {
   }
 
   /** Starts the replicas and the load. */
-  async begin({ variables, ofFirst, replicas, load = {}, verifiers, consumers }: BeginOptions = {}): Promise<Load> {
-    await this.world.startReplicas({ variables, ofFirst, replicas });
+  async begin({ variables, ofFirst, replicas, script, load = {}, verifiers, consumers }: BeginOptions = {}): Promise<Load> {
+    await this.world.startReplicas({ variables, ofFirst, replicas, script });
     if (verifiers) await this.world.startVerifiers(variables);
     if (consumers) await this.world.startConsumers();
     this.running = await this.world.startLoad(load);
@@ -145,10 +149,10 @@ export class Stage {
 }
 
 /** Runs one scenario with a new database, new replicas and a new load. */
-export async function runScenario(scenario: Scenario, { cleanup, seconds, patience }: RunOptions): Promise<Result> {
+export async function runScenario(scenario: Scenario, { cleanup, seconds, patience, old }: RunOptions): Promise<Result> {
   const notRun = scenario.whyNot?.();
   if (notRun !== undefined) return { scenario, notRun, broken: [] };
-  const stage = new Stage(await World.withDatabase(cleanup), seconds, patience);
+  const stage = new Stage(await World.withDatabase(cleanup), seconds, patience, old);
   try {
     await scenario.run(stage);
   } finally {

@@ -35,6 +35,8 @@ interface ReplicaOptions {
   /** Variables of the first replica only. */
   readonly ofFirst?: Variables | undefined;
   readonly replicas?: number | undefined;
+  /** The compiled service; by default this build. */
+  readonly script?: string | undefined;
 }
 
 /** PostgreSQL behind a proxy, replicas of the service, and a load balancer in front of them, all on loopback. */
@@ -87,10 +89,10 @@ export class World {
     };
   }
 
-  async startReplicas({ variables, ofFirst, replicas = REPLICAS }: ReplicaOptions): Promise<void> {
+  async startReplicas({ variables, ofFirst, replicas = REPLICAS, script }: ReplicaOptions): Promise<void> {
     for (let made = 0; made < replicas; made += 1) {
       const ofOne = this.variables({ ...variables, ...(made === 0 && ofFirst) });
-      this.startedReplicas.push(await Replica.create(this.cleanup, ofOne));
+      this.startedReplicas.push(await Replica.create(this.cleanup, ofOne, { script }));
     }
     await Promise.all(this.replicas.map((replica) => replica.start()));
     const ports = this.replicas.map(({ server }) => server.port);

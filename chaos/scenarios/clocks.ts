@@ -125,7 +125,7 @@ async function startWithClock(world: World, offset: string): Promise<Replica> {
     NODE_OPTIONS: replaceSettings({ purgeIntervalMinutes: 1 }),
   };
   const isAlive = async (url: string): Promise<boolean> => (await statusOf(`${url}/health/live`)) === 200;
-  const replica = await Replica.create(world.cleanup, world.variables(variables), isAlive);
+  const replica = await Replica.create(world.cleanup, world.variables(variables), { isReady: isAlive });
   await replica.start();
   return replica;
 }

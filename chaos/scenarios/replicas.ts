@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import type { Scenario } from '../stage.js';
@@ -103,14 +104,15 @@ export const replicasSwitched: Scenario = {
 
 const STOP_TIMEOUT_MS = 15_000;
 
-/** A rolling restart must not affect callers behind the load balancer. */
+/** A rolling restart, and an upgrade, must not affect callers behind the load balancer. */
 export const rollingRestart: Scenario = {
   name: 'rolling-restart',
   title: 'each replica in turn: SIGTERM, exit 0, started again',
   bounds: { errors: [], silenceMs: 2_000, slowestMs: 2_000 },
   whyNot: () => (hasBalancer ? undefined : 'haproxy is not installed'),
   async run(stage) {
-    await stage.begin({ load: { onlyBalancer: true } });
+    const script = stage.old && join(stage.old, 'dist', 'service', 'main.js');
+    await stage.begin({ script, load: { onlyBalancer: true }, verifiers: true });
     await stage.rest();
     for (const [index, replica] of stage.world.replicas.entries()) {
       const askedAt = now();
@@ -119,9 +121,10 @@ export const rollingRestart: Scenario = {
       stage.expect(code === 0, `${name} exited with ${String(code)}`);
       const bound = stage.scale(STOP_TIMEOUT_MS);
       stage.expect(now() - askedAt < bound, `${name} took more than ${bound} ms to stop`);
+      replica.upgrade();
       await replica.start();
+      await stage.rest();
     }
-    await stage.rest();
   },
 };
 
