@@ -74,7 +74,7 @@ describe('platform-auth apply', () => {
 
   it('plans with exit code 3, writes environment files that work, and then has nothing to do', async () => {
     const folder = cli.path('env');
-    const planned = await run('--output', folder, '--dry-run', '--json');
+    const planned = await run('--output', folder, '--plan', '--json');
     expect(planned.code).toBe(3);
     expect(JSON.parse(planned.stdout)).toMatchObject({ dry_run: true, summary: { issued: 3, left_alone: 0 } });
     expect(existsSync(folder)).toBe(false);
@@ -87,7 +87,7 @@ describe('platform-auth apply', () => {
     expect(recipes).toMatchObject({ AUTH_URL: 'http://127.0.0.1:7701', SERVICE_NAME: 'recipes' });
     await accepts(recipes.AUTH_APP_ID, recipes.AUTH_APP_KEY, 'auth');
     await accepts(recipes.OCR_APP_ID, recipes.OCR_APP_KEY, 'ocr');
-    expect(await cli.ok(...words('--output', folder, '--dry-run'))).toContain('Left alone: 3.');
+    expect(await cli.ok(...words('--output', folder, '--plan'))).toContain('Left alone: 3.');
     expect(await cli.ok(...words('--output', folder))).toContain('Nothing was changed.');
   });
 
@@ -119,7 +119,7 @@ describe('platform-auth apply', () => {
     const { stdout } = await run('--to', 'kubernetes', '--yes');
     writeFileSync(cli.path('in-use.yaml'), stdout);
     expect(await run('--to', 'kubernetes', '--current', 'in-use.yaml')).toMatchObject({ code: 0, stdout });
-    expect(await run('--to', 'kubernetes', '--current', 'in-use.yaml', '--dry-run')).toMatchObject({ code: 0 });
+    expect(await run('--to', 'kubernetes', '--current', 'in-use.yaml', '--plan')).toMatchObject({ code: 0 });
   });
 
   it('leaves what it did not write in a Secret as it is, also what is not text', async () => {
@@ -169,7 +169,7 @@ describe('platform-auth apply', () => {
     expect(ambiguous.stderr).toContain('two documents ocr-env: other, documents. Give the service its namespace');
   });
 
-  it.each([['--yes'], ['--dry-run']])(
+  it.each([['--yes'], ['--plan']])(
     'fails with %s where --output holds none of the keys, and says what to run',
     async (how) => {
       await cli.ok(...words('--output', cli.path('right'), '--yes'));
@@ -298,7 +298,7 @@ describe('platform-auth apply', () => {
     await cli.ok(...words(...options));
     expect(await readPair()).toEqual([true]);
     writeFor(false);
-    expect(await run('--to', 'json', '--output', cli.path('for-users'), '--dry-run')).toMatchObject({ code: 3 });
+    expect(await run('--to', 'json', '--output', cli.path('for-users'), '--plan')).toMatchObject({ code: 3 });
     expect(await cli.json(...words(...options))).toMatchObject({ summary: { scoped: 1, rotated: 0, revoked: 0 } });
     expect(await readPair()).toEqual([false]);
   });
@@ -312,7 +312,7 @@ describe('platform-auth apply', () => {
     const subscription = (types: readonly string[]) => ({ service: 'recipes', types });
     await cli.ok(...words(...options));
     writeEvents(['user.deleted', 'user.disabled']);
-    const planned = await run(...options.slice(0, -1), '--dry-run');
+    const planned = await run(...options.slice(0, -1), '--plan');
     expect(planned.code).toBe(3);
     expect(planned.stdout).toContain('Subscriptions to set:\n  recipes: user.deleted, user.disabled');
     expect(await readTypes()).toEqual([]);
@@ -338,7 +338,7 @@ describe('platform-auth apply', () => {
     await Promise.all([start('one'), start('two')]);
     await eventually('a later run finds nothing to do', async () => {
       await start('three');
-      return (await run('--to', 'json', '--dry-run')).code === 0;
+      return (await run('--to', 'json', '--plan')).code === 0;
     });
     expect(await livePairs()).toEqual(ALL);
     const names = ['one', 'two', 'three'].map((name) => cli.path(name)).filter(existsSync);
@@ -365,7 +365,7 @@ describe('platform-auth apply', () => {
   it('refuses the root key, unless it is named, and tells a wrong use of its options', async () => {
     const root = cli.with({ ADMIN_API_KEY: ADMIN_KEY });
     expect(await root.fails(...words('--to', 'json', '--yes'))).toContain('operators issue ci --scopes apps');
-    expect((await root.run(...words('--to', 'json', '--dry-run', '--root-key'))).code).toBe(3);
+    expect((await root.run(...words('--to', 'json', '--plan', '--root-key'))).code).toBe(3);
     expect((await run('--yes')).stderr).toContain('--to env needs --output');
     expect((await run('--to', 'json', '--current', 'x', '--output', 'y')).code).toBe(2);
     writeFileSync(cli.path('torn.yaml'), 'kind: Secret\nmetadata: [');
@@ -394,7 +394,7 @@ describe('platform-auth apply', () => {
         ocr: { ...services.ocr, calls: ['constructor'] },
       },
     });
-    expect((await run('--to', 'json', '--dry-run')).code).toBe(3);
+    expect((await run('--to', 'json', '--plan')).code).toBe(3);
   });
 
   it('writes nothing from an answer that this service does not give', async () => {

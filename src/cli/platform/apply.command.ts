@@ -9,7 +9,7 @@ import type { Documents } from './secret-documents.js';
 
 type ApplyOptions = Readonly<{
   map: string;
-  dryRun: boolean;
+  plan: boolean;
   yes: boolean;
   prune?: number | true;
   rotate?: string | true;
@@ -31,7 +31,7 @@ A key is shown once: where it is not found in --output or --current, its credent
   const example = '--map platform.yaml --to kubernetes --current in-use.yaml > secrets.yaml';
   addYes(addRemote(root, 'apply', description, example, needs))
     .addOption(createMapOption())
-    .option('--dry-run', 'print what would be done; exit code 0 when that is nothing, 3 when it is something', false)
+    .option('--plan', 'print what would be done; exit code 0 when that is nothing, 3 when it is something', false)
     .addOption(
       new Option('--to <format>', 'of the documents, one for each service that calls another one')
         .choices(['env', 'kubernetes', 'json'] satisfies Documents['format'][])
@@ -52,7 +52,7 @@ A key is shown once: where it is not found in --output or --current, its credent
 }
 
 async function runApply(options: ApplyOptions, command: Command): Promise<void> {
-  const { map: path, dryRun: isPlan, to: format, output: folder, prune, rotate, rotateLost, yes } = options;
+  const { map: path, plan: isPlan, to: format, output: folder, prune, rotate, rotateLost, yes } = options;
   if (format === 'env' && folder === undefined) command.error('error: --to env needs --output');
   const isStream = folder === undefined && !isPlan;
   if (isStream && process.stdout.isTTY)
@@ -70,7 +70,7 @@ async function runApply(options: ApplyOptions, command: Command): Promise<void> 
   if (isStream) say(readOptions(command).json ? JSON.stringify(report) : formatApplyReport(report));
   else print(command, report, formatApplyReport);
   if (isPlan && hasChanges(report))
-    throw new CommandFailedError('Something would change: run this without --dry-run.', 'would_change', 3);
+    throw new CommandFailedError('Something would change: run this without --plan.', 'would_change', 3);
   // A mistyped folder, or a pipeline that passes no documents, must fail. Only a plan works without documents.
   const hasSource = folder !== undefined || options.current !== undefined;
   const isLost = report.pairs.length > 0 && report.pairs.every(({ action }) => action === 'lost');
