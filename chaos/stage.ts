@@ -81,7 +81,15 @@ export class Stage {
   }
 
   /** Starts the replicas and the load. */
-  async begin({ variables, ofFirst, replicas, script, load = {}, verifiers, consumers }: BeginOptions = {}): Promise<Load> {
+  async begin({
+    variables,
+    ofFirst,
+    replicas,
+    script,
+    load = {},
+    verifiers,
+    consumers,
+  }: BeginOptions = {}): Promise<Load> {
     await this.world.startReplicas({ variables, ofFirst, replicas, script });
     if (verifiers) await this.world.startVerifiers(variables);
     if (consumers) await this.world.startConsumers();
@@ -149,7 +157,10 @@ export class Stage {
 }
 
 /** Runs one scenario with a new database, new replicas and a new load. */
-export async function runScenario(scenario: Scenario, { cleanup, seconds, patience, old }: RunOptions): Promise<Result> {
+export async function runScenario(
+  scenario: Scenario,
+  { cleanup, seconds, patience, old }: RunOptions,
+): Promise<Result> {
   const notRun = scenario.whyNot?.();
   if (notRun !== undefined) return { scenario, notRun, broken: [] };
   const stage = new Stage(await World.withDatabase(cleanup), seconds, patience, old);
