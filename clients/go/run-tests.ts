@@ -2,12 +2,14 @@
 // built service. The last line counts.
 //   npm run test:go
 import { execFileSync, spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { ApiClient } from '../../tools/api-client.js';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { startFirstRun } from '../../test/browser/service.js';
+import { makeTemporaryFolder } from '../../tools/postgres.js';
+import { mistakes, type Mistake } from './mistakes.js';
 
 /** Started from the root of the project. */
 const PROJECT = resolve('clients/go');
@@ -17,15 +19,18 @@ const STATICCHECK = 'honnef.co/go/tools/cmd/staticcheck@v0.6.1';
 /** A test changes no go.mod, and downloads no other Go. */
 const GO = { GOFLAGS: '-mod=readonly', GOTOOLCHAIN: 'local' };
 
+/** What the play of the worlds prints, in contrast to a verifier that does not compile. */
+const BROKEN_PROMISE = 'the promise is broken: ';
+
 const checks = new Checks();
 
 function runGo(module: string, ...words: string[]): void {
   execFileSync('go', words, { cwd: join(PROJECT, module), env: { ...process.env, ...GO }, stdio: 'pipe' });
 }
 
-/** Runs `go test`, and counts its tests; a skipped one counts as failed. */
+/** Runs `go test`, and counts its tests; a skipped one counts as failed. Go's cache does not notice a change of ../conformance. */
 function runTests(module: string, flags: readonly string[], variables: Readonly<Record<string, string>> = {}): void {
-  const { stdout, stderr, status } = spawnSync('go', ['test', '-race', '-json', ...flags, './...'], {
+  const { stdout, stderr, status } = spawnSync('go', ['test', '-race', '-count=1', '-json', ...flags, './...'], {
     cwd: join(PROJECT, module),
     env: { ...process.env, ...GO, ...variables },
     encoding: 'utf8',
@@ -37,6 +42,20 @@ function runTests(module: string, flags: readonly string[], variables: Readonly<
   const failed = count('fail') + count('skip');
   if (status !== 0 || failed > 0) console.log(results.map(({ Output = '' }) => Output).join('') + stderr);
   checks.add({ passed: count('pass'), failed: failed || (status === 0 ? 0 : 1) });
+}
+
+/** Plays the worlds with a verifier that makes this mistake. @throws unless they find it */
+function findMistake(folder: string, { file, from, to }: Mistake): void {
+  const source = join(PROJECT, file);
+  const parts = readFileSync(source, 'utf8').split(from);
+  if (parts.length !== 2) throw new Error(`${file} has ${parts.length - 1} places that read: ${from}`);
+  const [replaced, overlay] = [join(folder, file), join(folder, 'overlay.json')];
+  writeFileSync(replaced, parts.join(to));
+  writeFileSync(overlay, JSON.stringify({ Replace: { [source]: replaced } }));
+  // As fast to build as possible: the play without a mistake has the race detector.
+  const flags = ['test', '-vet=off', '-ldflags=-s -w', '-count=1', '-overlay', overlay, '-run', '^TestWorlds$', '.'];
+  const { stdout, stderr } = spawnSync('go', flags, { cwd: PROJECT, env: { ...process.env, ...GO }, encoding: 'utf8' });
+  if (!stdout.includes(BROKEN_PROMISE)) throw new Error(`not found: ${stdout}${stderr}`);
 }
 
 /** @returns what the test before the service needs */
@@ -74,6 +93,9 @@ await checks.around(async (cleanup) => {
     await checks.run(`${module}: staticcheck`, () => runGo(module, 'run', STATICCHECK, './...'));
     runTests(module, []);
   }
+  const folder = makeTemporaryFolder(cleanup, 'go-mistakes');
+  for (const mistake of mistakes)
+    await checks.run(`finds a mistake: ${mistake.name}`, () => findMistake(folder, mistake));
   for (const module of MODULES.slice(1)) {
     await checks.run(`${module}: requires this version`, () => {
       const manifest = readFileSync(join(PROJECT, module, 'go.mod'), 'utf8');
