@@ -262,6 +262,8 @@ describe('audit_seals_fold', () => {
     const last = (await numbers()).at(-1)!;
     const stranger = new SealKey('y'.repeat(32));
     await forge({ key: stranger.id, folded: { through: last - 1, mac: await macOf(last - 1) } }, stranger);
+    await tamper(app.database, `DELETE FROM audit_seals WHERE number < ${last - 1}`);
+    expect(await auditor.findings()).toEqual([`other_key ${last + 1}`, `seal_missing ${SIZE + 1}`]);
     await tamper(app.database, `DELETE FROM audit_seals WHERE number < ${last}`);
     expect(await auditor.findings()).toEqual([`other_key ${last + 1}`, 'seal_missing 1']);
   });
