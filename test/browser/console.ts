@@ -7,6 +7,7 @@ import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { ApiClient } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { checks, expectText, launchBrowser } from './browser.js';
+import { AUTHENTICATOR } from './passkeys.js';
 import { startFirstRun } from './service.js';
 
 const TIMEOUT_MS = 20_000;
@@ -180,6 +181,46 @@ async function checkHousehold(page: Page, suffix: string, { name, email }: House
   await expectText(page, `a user's page has the households ${suffix}`, name);
 }
 
+/** At a name, because browsers refuse passkeys at an address. */
+async function checkPasskeyLogin({ browser, url, adminKey }: Console): Promise<void> {
+  const atName = { browser, url: url.replace('127.0.0.1', 'localhost'), adminKey };
+  const { api_key: key } = await issueOperator(url, adminKey);
+  const page = await openConsole(atName);
+  const session = await page.context().newCDPSession(page);
+  await session.send('WebAuthn.enable');
+  const { authenticatorId } = await session.send('WebAuthn.addVirtualAuthenticator', { options: AUTHENTICATOR });
+  await logIn(page, key);
+  await follow(page, 'passkeys');
+  await follow(page, 'Add a passkey …');
+  await fillAndSend(page, { Name: 'laptop' }, 'Add the passkey');
+  await expectTitle(page, 'the first passkey ends the session that began without one', 'Log in');
+  await session.send('WebAuthn.setUserVerified', { authenticatorId, isUserVerified: false });
+  await fillAndSend(page, { Key: key }, 'Log in');
+  await expectTitle(page, 'the login asks for the passkey', 'Your passkey');
+  const send = page.getByRole('button', { name: 'Continue' });
+  await send.click();
+  await expectText(page, 'an authenticator that verifies no person sends nothing', /^The browser gave no passkey/);
+  checks.note('and the form can be sent again', await send.isEnabled());
+  await session.send('WebAuthn.setUserVerified', { authenticatorId, isUserVerified: true });
+  await send.click();
+  await expectText(page, 'key and passkey open the console', 'laptop');
+  const withoutScript = await openConsole(atName, { javaScriptEnabled: false });
+  await logIn(withoutScript, key);
+  await expectText(withoutScript, 'without JavaScript it says what is missing', /^A passkey needs JavaScript/);
+  await follow(page, 'Remove …');
+  await page.getByRole('button', { name: 'Remove' }).click();
+  await expectTitle(page, 'the removed passkey ends the session', 'Log in');
+  await fillAndSend(page, { Key: key }, 'Log in');
+  await expectText(page, 'and the key alone opens the console', 'Passkeys: none.');
+}
+
+async function issueOperator(url: string, adminKey: string): Promise<{ readonly api_key: string }> {
+  const headers = { 'Content-Type': 'application/json', 'X-Admin-Key': adminKey };
+  const body = JSON.stringify({ name: 'olga', scopes: ['read'] });
+  const response = await fetch(`${url}/api/v0/admin/operators`, { method: 'POST', headers, body });
+  return (await response.json()) as { readonly api_key: string };
+}
+
 /** Two operators act on one node; one operator is revoked by another. */
 async function checkOperators(service: Console, root: Page): Promise<void> {
   await root.goto('/console/operators/new');
@@ -318,6 +359,7 @@ export async function checkConsole(cleanup: Cleanup): Promise<void> {
     await checkUser(page, suffix, javaScriptEnabled ? 'bob@example.org' : 'carol@example.org');
     if (!javaScriptEnabled) continue;
     await checkOperators(service, page);
+    await checkPasskeyLogin(service);
     await checkExplain(page);
     await page.goto('/console');
     await page.getByRole('button', { name: 'Log out' }).click();
