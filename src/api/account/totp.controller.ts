@@ -49,7 +49,7 @@ export class RecoveryCodesResponse {
   @ApiProperty({
     type: [String],
     description: 'each works once, instead of a code of the app; shown once',
-    example: ['k3vt-q2ma-7xnd-c5re-w6jh-pz4s'],
+    example: ['k3vt-q2ma-7xnd-c5re-w6jh-pz4s-b7ye-u2fg'],
   })
   recovery_codes!: string[];
 }

@@ -16,9 +16,9 @@ import { RefusedProofError, type UseProof, type UserWithFactors } from './second
 import { findTimeStep, toBase32, TotpVault } from './totp.js';
 
 const RECOVERY_CODE_COUNT = 10;
-/** 120 bits; from 112 bits on a plain digest is enough (ASVS 6.5.2). */
-const RECOVERY_CODE_BYTES = 15;
-const RECOVERY_CODE_FORMAT = /^[a-z2-7]{24}$/;
+/** 160 bits (ASVS 11.5.1); from 112 bits on a plain digest is enough (6.5.2). */
+const RECOVERY_CODE_BYTES = 20;
+const RECOVERY_CODE_FORMAT = /^[a-z2-7]{32}$/;
 const GROUP_OF_FOUR = /.{4}(?!$)/g;
 
 const DELETE_RECOVERY_CODES = 'DELETE FROM recovery_codes WHERE user_id = $1';
@@ -33,7 +33,7 @@ const USE_RECOVERY_CODE = withAuditEvent({
 const USE_TIME_STEP = `UPDATE totp_factors SET last_step = $2
   WHERE user_id = $1 AND confirmed_at IS NOT NULL AND (last_step IS NULL OR last_step < $2)`;
 
-/** Issues new codes and voids the former ones. @returns codes of six groups of four letters and digits */
+/** Issues new codes and voids the former ones. @returns codes of eight groups of four letters and digits */
 export async function replaceRecoveryCodes(transaction: EntityManager, userId: string): Promise<string[]> {
   const codes = Array.from({ length: RECOVERY_CODE_COUNT }, () =>
     toBase32(generateSecretBytes(RECOVERY_CODE_BYTES)).toLowerCase().replace(GROUP_OF_FOUR, '$&-'),

@@ -240,7 +240,7 @@ export class CodeThrottle {
   }
 
   private createBuckets(account: string, method: CodeGuess['method']): RateLimitBucket[] {
-    // A recovery code has 120 bits and cannot be guessed, so it stays usable while the six digits are locked for the
+    // A recovery code has 160 bits and cannot be guessed, so it stays usable while the six digits are locked for the
     // week.
     const weekly = method === 'totp' ? this.buckets.createBuckets('second-factor-week', { account }) : [];
     return [...this.buckets.createBuckets('second-factor-account', { account }), ...weekly];

@@ -200,7 +200,7 @@ describe('recovery codes', () => {
     const owner = await FactorOwner.withTotp(app);
     const [first = '', second = ''] = owner.recoveryCodes;
     expect(new Set(owner.recoveryCodes).size).toBe(10);
-    for (const code of owner.recoveryCodes) expect(code).toMatch(/^([a-z2-7]{4}-){5}[a-z2-7]{4}$/);
+    for (const code of owner.recoveryCodes) expect(code).toMatch(/^([a-z2-7]{4}-){7}[a-z2-7]{4}$/);
     const one = await owner.isChallenged();
     expect(one.methods).toEqual(['totp', 'recovery_code']);
     await owner.answers(one.challenge, 'recovery_code', { code: first }).expect(200);

@@ -29,7 +29,7 @@ export class CreateSecondFactors1795651200004 implements MigrationInterface {
         CONSTRAINT recovery_codes_user_id_fkey FOREIGN KEY (user_id) REFERENCES totp_factors (user_id) ON DELETE CASCADE
       );
       COMMENT ON TABLE recovery_codes IS 'unused codes: a used one is deleted';
-      COMMENT ON COLUMN recovery_codes.digest IS 'SHA-256 of a code of 120 random bits';
+      COMMENT ON COLUMN recovery_codes.digest IS 'SHA-256 of a code of 160 random bits';
 
       CREATE TABLE passkeys (
         id            uuid CONSTRAINT passkeys_pkey PRIMARY KEY,
