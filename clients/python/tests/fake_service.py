@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from platform_auth.transport import ServiceAnswer, ServiceRequest
-from scenarios import ANSWERS
+from scenarios import ANSWERS, NOTHING_HAPPENS
 from simulation import Simulation
 
 _CONNECT_TIMEOUT_MS = 500
@@ -16,6 +16,7 @@ _DEFAULTS = {
     "validate-user": ["alice_yes"],
     "jwks": ["jwks"],
     "token": ["ocr_token"],
+    "events": [NOTHING_HAPPENS],
 }
 _ROUTES = {
     ("POST", "http://auth.test/internal/changes"): "changes",
@@ -24,6 +25,7 @@ _ROUTES = {
     ("POST", "http://auth.test/internal/validate-user"): "validate-user",
     ("GET", "http://auth.test/.well-known/jwks.json"): "jwks",
     ("POST", "http://auth.test/internal/token"): "token",
+    ("POST", "http://auth.test/internal/events"): "events",
 }
 
 
@@ -34,6 +36,8 @@ class FakeService:
         self._simulation = simulation
         self._lists = copy.deepcopy({**_DEFAULTS, **service})
         self._requests: list[tuple[str, ServiceRequest]] = []
+        # By true time, in milliseconds.
+        self.poll_times: list[float] = []
         self.unexpected: list[str] = []
 
     def replace(self, service: dict[str, Any]) -> None:
@@ -51,6 +55,8 @@ class FakeService:
             self.unexpected.append(f"{request.method} {request.url}")
             raise ConnectionError
         self._requests.append((path, request))
+        if path == "events":
+            self.poll_times.append(self._simulation.now_ms)
         answers = self._lists[path]
         answer = _resolve(answers.pop(0) if len(answers) > 1 else answers[0])
         failure = answer.get("fail")

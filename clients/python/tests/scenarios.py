@@ -40,6 +40,27 @@ def fill(value: Any) -> Any:
 ANSWERS: dict[str, Any] = fill(_read("answers.json"))
 
 
+# What the service answers to a poll for events that waited.
+NOTHING_HAPPENS = {"after_ms": 20_000, "body": {"events": [], "more": False, "reset": False}}
+
+
+def read_event_scenarios() -> list[dict[str, Any]]:
+    scenarios: list[dict[str, Any]] = _read("events.json")["scenarios"]
+    for scenario in scenarios:
+        scenario["answers"] = [*map(_to_events_answer, scenario["answers"]), NOTHING_HAPPENS]
+    return scenarios
+
+
+def _to_events_answer(answer: dict[str, Any]) -> dict[str, Any]:
+    if "reset" in answer:
+        return {"body": {"events": [], "more": False, "reset": True, "cursor": answer["reset"]}}
+    if "events" not in answer:
+        return answer
+    told = {"type": "user.deleted", "time": "2026-01-01T00:00:00.000Z", "subject": {"kind": "user", "id": "alice"}, "data": {}}
+    events = [{"id": cursor, **told, "cursor": cursor} for cursor in answer["events"]]
+    return {"body": {"events": events, "more": answer.get("more", False), "reset": False}}
+
+
 def read_scenarios() -> list[tuple[str, dict[str, Any]]]:
     """Returns each scenario with its rule. A misspelt word is an error."""
     validator = jsonschema.Draft7Validator(_read("schema.json"))

@@ -5,7 +5,7 @@ import {
   type ServiceRequest,
   type Transport,
 } from '../src/transport.js';
-import { answers, type Answer, type Path, type Scenario } from './scenarios.js';
+import { answers, NOTHING_HAPPENS, type Answer, type Path, type Scenario } from './scenarios.js';
 import type { Simulation } from './simulation.js';
 
 const CONNECT_TIMEOUT_MS = 500;
@@ -16,6 +16,7 @@ const DEFAULTS: Required<NonNullable<Scenario['service']>> = {
   'validate-user': ['alice_yes'],
   jwks: ['jwks'],
   token: ['ocr_token'],
+  events: [NOTHING_HAPPENS],
 };
 const ROUTES: Readonly<Record<string, Path>> = {
   'POST http://auth.test/internal/changes': 'changes',
@@ -24,11 +25,12 @@ const ROUTES: Readonly<Record<string, Path>> = {
   'POST http://auth.test/internal/validate-user': 'validate-user',
   'GET http://auth.test/.well-known/jwks.json': 'jwks',
   'POST http://auth.test/internal/token': 'token',
+  'POST http://auth.test/internal/events': 'events',
 };
 
 /** Answers as a scenario says. */
 export class FakeService implements Transport {
-  readonly requests: { readonly path: Path; readonly request: ServiceRequest }[] = [];
+  readonly requests: { readonly path: Path; readonly request: ServiceRequest; readonly atMs: number }[] = [];
   readonly unexpected: string[] = [];
   private readonly lists: Record<Path, (string | Answer)[]>;
 
@@ -57,7 +59,7 @@ export class FakeService implements Transport {
       this.unexpected.push(`${request.method} ${request.url}`);
       return Promise.reject(new ConnectionError('no such route'));
     }
-    this.requests.push({ path, request });
+    this.requests.push({ path, request, atMs: this.simulation.nowMs });
     const list = this.lists[path];
     const answer = resolve((list.length > 1 ? list.shift() : list[0])!);
     return new Promise((settle, fail) => {

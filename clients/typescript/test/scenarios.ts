@@ -7,7 +7,7 @@ import { fromRoot } from '../../../test/support/from-root.js';
 
 const FOLDER = fromRoot('clients/conformance');
 
-export type Path = 'changes' | 'validate-app' | 'validate-node' | 'validate-user' | 'jwks' | 'token';
+export type Path = 'changes' | 'validate-app' | 'validate-node' | 'validate-user' | 'jwks' | 'token' | 'events';
 export type Pairs = readonly (readonly [string, string])[];
 export type Verdict = 'accepted' | 'refused' | 'unavailable';
 export type Count = number | readonly [number, number];
@@ -88,6 +88,26 @@ export interface Scenario {
   readonly steps: readonly Step[];
 }
 
+/** An answer of the service with events, by their cursors, or with a reset. */
+interface EventsAnswer extends Answer {
+  readonly events?: readonly string[];
+  readonly more?: boolean;
+  readonly reset?: string;
+}
+
+export interface EventScenario {
+  readonly name: string;
+  readonly answers: readonly Answer[];
+  /** How often the consumer fails at an event or a reset. */
+  readonly fails?: Readonly<Record<string, number>>;
+  readonly until_ms: number;
+  readonly told: readonly string[];
+  readonly polls: readonly { readonly at: readonly [number, number]; readonly after?: string }[];
+}
+
+/** What the service answers to a poll that waited. */
+export const NOTHING_HAPPENS: Answer = { after_ms: 20_000, body: { events: [], more: false, reset: false } };
+
 interface Credentials {
   readonly names: Readonly<Record<string, string>>;
   readonly credentials: Readonly<Record<string, Credential>>;
@@ -125,6 +145,26 @@ export function readScenarios(): { readonly rule: string; readonly scenarios: re
     if (!validate(content)) throw new Error(`${file}: ${JSON.stringify(validate.errors)}`);
     return fill(content);
   });
+}
+
+export function readEventScenarios(): EventScenario[] {
+  const { scenarios } = read('events.json') as { scenarios: (EventScenario & { answers: EventsAnswer[] })[] };
+  return scenarios.map((scenario) => ({
+    ...scenario,
+    answers: [...scenario.answers.map(toEventsAnswer), NOTHING_HAPPENS],
+  }));
+}
+
+function toEventsAnswer({ events, more = false, reset, ...answer }: EventsAnswer): Answer {
+  if (reset !== undefined) return { ...answer, body: { events: [], more: false, reset: true, cursor: reset } };
+  if (!events) return answer;
+  const told = {
+    type: 'user.deleted',
+    time: '2026-01-01T00:00:00.000Z',
+    subject: { kind: 'user', id: 'alice' },
+    data: {},
+  };
+  return { ...answer, body: { events: events.map((cursor) => ({ id: cursor, ...told, cursor })), more, reset: false } };
 }
 
 /** Replaces `${name}` and `a*5000` in every string. */
