@@ -5,6 +5,7 @@ import { Cleanup } from '../tools/cleanup.js';
 import { readCommandLine } from '../tools/command-line.js';
 import { makeContestants } from './contestants.js';
 import { measureCosts } from './costs.js';
+import { measureEvents } from './events.js';
 import { measureHouseholds } from './households.js';
 import { measure } from './measure.js';
 import { measureFleets } from './polls.js';
@@ -19,10 +20,13 @@ const USAGE = `Usage: npm run bench -- [--seconds N] [--rounds N] [--only NAME].
                           [--profile FOLDER] [--json]
        npm run bench -- polls [--profile FOLDER]
        npm run bench -- households [--against FOLDER] [--seconds N] [--rounds N]
+       npm run bench -- events [--seconds N] [--rounds N] [--only 'logins 4']...
 
   polls         only fleets of 1,000 and 10,000 verifiers that poll two replicas, and what one
                 call costs: about three minutes
   households    only hot routes without households, and with 100,000 of three members each
+  events        only logins beside acts and the services that read them, a rare type after 30 days,
+                and a purge while a service does not come back
 
   --against F   the service without households is the one that was built in the checkout F
   --seconds N   length of one measurement (default 4)
@@ -54,20 +58,21 @@ const options = readCommandLine(USAGE, () => {
   if (!(seconds >= 1 && seconds <= 60 && rounds >= 1 && rounds <= 20))
     throw new Error('1 to 60 seconds, 1 to 20 rounds');
   const part = positionals.join(' ');
-  if (!['', 'polls', 'households'].includes(part)) throw new Error(`There is no benchmark named ${part}`);
+  if (!['', 'polls', 'households', 'events'].includes(part)) throw new Error(`There is no benchmark named ${part}`);
   return { ...values, seconds, rounds, part };
 });
 
 await Cleanup.around(async (cleanup) => {
   const testbed = await Testbed.start(cleanup, options.profile);
+  const isWanted = (name: string): boolean =>
+    options.only.length === 0 || options.only.some((part) => name.includes(part));
   if (options.part === 'households') return measureHouseholds(testbed, options);
+  if (options.part === 'events') return measureEvents(testbed, options, isWanted);
   if (options.part === 'polls') {
     await measureFleets(testbed);
     await measureCosts(testbed);
     return;
   }
-  const isWanted = (name: string): boolean =>
-    options.only.length === 0 || options.only.some((part) => name.includes(part));
   const { contestants, known } = await makeContestants(testbed, isWanted);
   const results = await measure(contestants, options);
   const report = {

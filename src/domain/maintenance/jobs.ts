@@ -42,6 +42,7 @@ interface Retention {
 const MAX_SESSION_DAYS = 30;
 const KEYS = { key: 'id', endsAt: 'LEAST(expires_at, revoked_at)', days: 365, isCounted: true } as const;
 export const SESSIONS = { table: 'sessions', key: 'id', endsAt: 'LEAST(expires_at, ended_at)' };
+export const EVENTS = { table: 'events', key: 'seal, number', endsAt: 'time' };
 
 function listRetentions({ auditRetentionDays }: Environment): Retention[] {
   return [
@@ -56,7 +57,7 @@ function listRetentions({ auditRetentionDays }: Environment): Retention[] {
     { table: 'throttle_windows', key: 'key', endsAt: 'window_end', days: 0 },
     { table: 'used_challenges', key: 'digest', endsAt: 'expires_at', days: 1 / 24 },
     { table: 'hourly_counts', key: 'hour, process_id', endsAt: 'hour', days: HISTORY_DAYS },
-    { table: 'events', key: 'seal, number', endsAt: 'time', days: auditRetentionDays },
+    { ...EVENTS, days: auditRetentionDays },
     // Deletes the requests of a service that no longer sends mail.
     { table: 'mail_requests', key: 'id', endsAt: 'requested_at', days: 2 },
   ];
