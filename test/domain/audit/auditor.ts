@@ -1,11 +1,11 @@
 import { Client } from 'pg';
-import { EntityManager } from 'typeorm';
 import type { Verification } from '../../../src/domain/audit/seals/seal-verifier.js';
 import { SealJob } from '../../../src/domain/maintenance/jobs.js';
 import { Cli } from '../../support/cli.js';
 import { MASTER_KEY } from '../../support/settings.js';
 import { type TestApp } from '../../support/test-app.js';
 import type { TestDatabase } from '../../support/test-database.js';
+import { withWrappedQueries } from '../../support/wrapped-queries.js';
 
 /** An operator with the command line, who may read the database and has the key. */
 export class Auditor {
@@ -41,17 +41,14 @@ export async function seal(app: TestApp): Promise<number> {
 
 /** Runs work while seals have PostgreSQL's time moved by an interval, such as `-400 days`. */
 export async function whileSealing<Result>(interval: string, work: () => Promise<Result>): Promise<Result> {
-  const query = Reflect.get(EntityManager.prototype, 'query') as (...given: unknown[]) => Promise<unknown>;
-  const moved = async function (this: EntityManager, sql: string, values?: unknown[]) {
-    const at = `clock_timestamp() + interval '${interval}' AS at`;
-    return query.call(this, sql.replace('clock_timestamp() AS at', at), values);
-  };
-  const spy = jest.spyOn(EntityManager.prototype, 'query').mockImplementation(moved as never);
-  try {
-    return await work();
-  } finally {
-    spy.mockRestore();
-  }
+  const at = `clock_timestamp() + interval '${interval}' AS at`;
+  return withWrappedQueries(
+    (query) =>
+      function (sql, values) {
+        return query.call(this, sql.replace('clock_timestamp() AS at', at), values);
+      },
+    work,
+  );
 }
 
 /** What a superuser does who switches the triggers off. */

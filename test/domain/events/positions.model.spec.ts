@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import type { Client } from 'pg';
-import { EntityManager } from 'typeorm';
 import { ORIGIN } from '../../../src/domain/events/event-cursor.js';
 import { openTransaction } from '../../support/row-lock.js';
 import { useApp } from '../../support/use-app.js';
+import { withWrappedQueries, type Query } from '../../support/wrapped-queries.js';
 import { insertion } from '../audit/auditor.js';
 import { Subscriber, tell, type Told } from './subscriber.js';
 
@@ -234,8 +234,6 @@ class World {
 const insertDeletion = (subject: string): string =>
   insertion(randomUUID(), 'now()', { event: `'user.deleted'`, subject: `'${subject}'` });
 
-type Query = (this: EntityManager, sql: string, values?: unknown[]) => Promise<unknown>;
-
 /** The statements of the service, with a mistake in one of them. */
 const MISTAKES: readonly { name: string; plant: (query: Query) => Query }[] = [
   {
@@ -298,13 +296,9 @@ describe('a service that acknowledges only what it handled', () => {
   });
 
   it.each(MISTAKES)('finds a mistake: $name', async ({ plant }) => {
-    const query = plant(Reflect.get(EntityManager.prototype, 'query') as Query);
-    const spy = jest.spyOn(EntityManager.prototype, 'query').mockImplementation(query as never);
-    try {
+    await withWrappedQueries(plant, async () => {
       const holds = fc.asyncProperty(all, async (history) => (await World.run(history)).violations.length === 0);
       expect((await fc.check(holds, { seed: SEED, numRuns: MAX_FINDING_RUNS, endOnFailure: true })).failed).toBe(true);
-    } finally {
-      spy.mockRestore();
-    }
+    });
   });
 });
