@@ -7,7 +7,7 @@ export type HttpRequest = Pick<autocannon.Request, 'method' | 'path' | 'body'> &
   readonly headers?: Readonly<Record<string, string>>;
 };
 
-export interface HttpLoad {
+interface HttpLoad {
   readonly name: string;
   readonly target: Target;
   /** Runs before each measurement. */

@@ -9,12 +9,12 @@ export const HOT = ['validate-node', 'validate-app', 'users/me', 'refresh', 'log
 const LEASE_MS = 500;
 
 /** A door of a verifier. */
-export type VerifierRoute = `${VerifierProgram['name']} ${VerifierQuestion['door']}`;
+type VerifierRoute = `${VerifierProgram['name']} ${VerifierQuestion['door']}`;
 export type HotRoute = (typeof HOT)[number] | VerifierRoute;
 export type Route = HotRoute | 'register' | 'logout' | 'validate-user';
 
 /** A time in milliseconds, and the hot route that took it. */
-export interface RouteTime {
+interface RouteTime {
   readonly name: HotRoute;
   readonly ms: number;
 }

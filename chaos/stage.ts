@@ -46,7 +46,7 @@ interface RunOptions extends Pick<Options, 'seconds' | 'patience' | 'old'> {
   readonly cleanup: Cleanup;
 }
 
-export interface BeginOptions {
+interface BeginOptions {
   /** Added to the environment of each replica. */
   readonly variables?: Variables;
   /** Added to the environment of the first replica only. */

@@ -5,7 +5,7 @@ import { hostileText } from './values.js';
 import type { Header } from './send.js';
 
 /** A change of one character, which makes the credential invalid. */
-export interface Spoil {
+interface Spoil {
   readonly change: 'flip' | 'cut' | 'append';
   readonly at: number;
 }

@@ -18,7 +18,7 @@ const problem = z.object({ status: z.unknown() });
 export type Intent = { readonly credentials: Pick<GeneratedRequest['credentials'], 'verdict'> };
 
 /** Numbers of responses by status. */
-export type StatusCounts = Record<string, number>;
+type StatusCounts = Record<string, number>;
 
 /**
  * These operations need a code of an app, an authenticator, a token of a mail, an invitation of another user, another

@@ -32,7 +32,7 @@ export interface RunnableLane {
   readonly run: (options: LaneOptions) => Promise<string | undefined>;
 }
 
-export interface LaneOptions {
+interface LaneOptions {
   readonly seed: number;
   readonly runs: number;
   readonly timeLimitMs: number | undefined;

@@ -1,4 +1,4 @@
-export interface Comparison {
+interface Comparison {
   readonly u: number;
   readonly z: number;
   readonly p: number;

@@ -8,7 +8,7 @@ const PROGRESS_INTERVAL_MS = 5_000;
 /** What is wrong, or undefined, by the name of what was judged. */
 export type Verdicts = ReadonlyMap<string, string | undefined>;
 
-export interface Totals {
+interface Totals {
   readonly seed: number;
   readonly requests: number;
   /** The number of log lines. */

@@ -25,7 +25,7 @@ export interface Failure {
   readonly failure: string;
 }
 
-export interface JsonRequest {
+interface JsonRequest {
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: object | undefined;
 }

@@ -14,7 +14,7 @@ interface Response {
   readonly content?: Readonly<Record<string, { readonly examples?: Readonly<Record<string, unknown>> }>>;
 }
 
-export interface RouteRow {
+interface RouteRow {
   /** `POST /internal/validate-app` */
   readonly name: string;
   readonly summary: string;

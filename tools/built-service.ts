@@ -4,7 +4,7 @@ import type { Cleanup } from './cleanup.js';
 import { isHealthy, ServerProcess } from './server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from './service.js';
 
-export interface BuiltServiceOptions {
+interface BuiltServiceOptions {
   readonly cleanup: Cleanup;
   readonly databaseUrl: string;
   readonly secrets?: ReturnType<typeof makeSecrets>;

@@ -7,7 +7,7 @@ import { EmbeddedPostgres } from '../src/foundation/embedded-postgres/embedded-p
 import { claimPort } from './claim-port.js';
 import type { Cleanup } from './cleanup.js';
 
-export interface PostgresOptions {
+interface PostgresOptions {
   readonly cleanup: Cleanup;
   /** Becomes a part of the folder's name. */
   readonly purpose: string;

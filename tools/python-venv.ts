@@ -9,7 +9,7 @@ const READ_VERSION = 'import ensurepip, venv, sys; print(*sys.version_info[:3], 
 const PIP = { PIP_DISABLE_PIP_VERSION_CHECK: '1', PIP_RETRIES: '10', PIP_DEFAULT_TIMEOUT: '60' };
 const VARIABLES = { ...PIP, PYTHONDONTWRITEBYTECODE: '1' };
 
-export interface Venv {
+interface Venv {
   readonly folder: string;
   /** The parameters of `pip install`. */
   readonly packages: readonly string[];

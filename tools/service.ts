@@ -5,7 +5,7 @@ import type { Variables } from '../src/foundation/config/environment.js';
 export const SERVICE_SCRIPT = fileURLToPath(new URL('../service/main.js', import.meta.url));
 export { SERVICE_FLAGS } from '../src/foundation/common/service-flags.js';
 
-export interface ServiceSecrets {
+interface ServiceSecrets {
   readonly SECRET_KEY: string;
   readonly MASTER_KEY: string;
   readonly ADMIN_API_KEY: string;

@@ -5,7 +5,7 @@ import { prepareVenv } from './python-venv.js';
 
 const PROJECT = fileURLToPath(new URL('../../clients/python', import.meta.url));
 
-export type VerifierPython = { readonly python: string } | { readonly obstacle: string };
+type VerifierPython = { readonly python: string } | { readonly obstacle: string };
 
 let found: VerifierPython | undefined;
 

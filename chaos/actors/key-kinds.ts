@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Request } from '../client.js';
 
 /** As the service returned them. */
-export interface IdAndKey {
+interface IdAndKey {
   readonly id: string;
   readonly key: string;
 }

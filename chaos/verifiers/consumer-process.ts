@@ -9,7 +9,7 @@ import type { VerifierProgram } from './programs.js';
 const STOPPED = 3;
 const RESTART_INTERVAL_MS = 100;
 
-export interface ToldEvent {
+interface ToldEvent {
   /** Of the event: the id of the row in the audit log, and the type. */
   readonly id: string;
   readonly subject: string;

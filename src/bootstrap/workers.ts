@@ -18,7 +18,7 @@ const MIN_STABLE_MS = 60_000;
 const MIN_BACKOFF_MS = 500;
 const MAX_BACKOFF_MS = 30_000;
 
-export interface WorkerProgram {
+interface WorkerProgram {
   readonly file: string;
   /** The number of servers of a worker, which takes requests once all of them listen. */
   readonly servers: number;

@@ -13,7 +13,7 @@ export const DATABASE_EXAMPLE = 'DATABASE_URL=postgresql://…';
 export const EXIT_CODES =
   'Exit codes: 0 done, 1 failed or something is broken, 2 wrong usage, 3 a plan would change something, 141 the reader of the output has ended.';
 
-export interface Help {
+interface Help {
   readonly needs: string;
   /** The rest of the example's line, after the name of the command. */
   readonly example?: string | undefined;

@@ -306,7 +306,7 @@ async function checkLooks(service: Console): Promise<void> {
 }
 
 /** What the pictures show: keys that are used, rotated and revoked, and a wrong password. */
-export async function fillPlatform(client: ApiClient, url: string, adminKey: string): Promise<void> {
+async function fillPlatform(client: ApiClient, url: string, adminKey: string): Promise<void> {
   const post = (path: string, headers: Record<string, string>, body: object = {}): Promise<Response> =>
     fetch(url + path, {
       method: 'POST',

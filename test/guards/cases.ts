@@ -3,7 +3,7 @@ import { untilVerdict } from '../../tools/repeat-while.js';
 import * as standIn from './stand-in.js';
 import type { StandIn } from './stand-in.js';
 
-export type HeadersOfDoor = Readonly<Record<string, string>>;
+type HeadersOfDoor = Readonly<Record<string, string>>;
 
 /** Credentials that the service under test is asked with, all of one platform-auth. */
 export interface Credentials {
@@ -36,12 +36,12 @@ interface Case {
   readonly expected: Expected;
 }
 
-export interface VerdictCase extends Case {
+interface VerdictCase extends Case {
   readonly path: keyof typeof ROUTES;
   readonly headers: (credentials: Credentials) => HeadersOfDoor;
 }
 
-export interface AnswerCase extends Case {
+interface AnswerCase extends Case {
   readonly answers: Parameters<StandIn['answerWith']>;
   /** How often platform-auth is asked. */
   readonly requests: number;

@@ -4,7 +4,7 @@ import type { Cleanup } from '../../tools/cleanup.js';
 import { serve } from '../support/serve.js';
 
 /** How an outage looks to a service that asks. */
-export type Outage = 'connections end' | '503';
+type Outage = 'connections end' | '503';
 
 /** The address of the service as the libraries know it. Its JWKS has keys of the test's own beside those of the service. */
 export class Front {

@@ -7,7 +7,7 @@ const KID = 'test-es256';
 export const DELEGATED_TARGET = 'ocr';
 const LONG_KID = 'test-es384';
 
-export interface TestKeys {
+interface TestKeys {
   /** What the JWKS shows. */
   readonly shown: readonly JWK[];
   readonly makeTokens: (issuer: string) => Promise<TestTokens>;
@@ -20,13 +20,13 @@ export interface TestTokens {
 }
 
 /** What another service gets on behalf of a user (RFC 8693). */
-export interface DelegatedTokens {
+interface DelegatedTokens {
   readonly good: string;
   readonly withoutScope: string;
   readonly wrong: readonly WrongToken[];
 }
 
-export interface WrongToken {
+interface WrongToken {
   readonly name: string;
   readonly token: string;
   /** A claim of each access token is missing. */

@@ -62,7 +62,7 @@ export class UpdateAppCredentialRequest {
   @ForUsersField() for_users?: boolean;
 }
 
-export class RotateAppCredentialRequest extends RotateRequest {
+class RotateAppCredentialRequest extends RotateRequest {
   @NullableMomentField(
     'rotates only if the last rotation was then; null: only if there was none. Of two callers that saw the same, one ' +
       'gets a key, and the other 409',
@@ -80,7 +80,7 @@ export class ScopeUseResponse {
   last_used_at!: string | null;
 }
 
-export class AppCredentialsQuery extends KeysQuery {
+class AppCredentialsQuery extends KeysQuery {
   @SortField('KeyOrder') sort?: string;
   @ServiceNameField(EXAMPLES.caller, { optional: true }) caller?: string;
   @ServiceNameField(EXAMPLES.target, { optional: true }) target?: string;
@@ -139,7 +139,7 @@ class UnusedScopeResponse implements UnusedScope {
   @ApiProperty({ example: EXAMPLES.appScope }) scope!: string;
 }
 
-export class UnusedScopesResponse {
+class UnusedScopesResponse {
   @ApiProperty({ type: [UnusedScopeResponse], maxItems: MAX_UNUSED_SCOPES }) items!: UnusedScopeResponse[];
 }
 

@@ -30,7 +30,7 @@ const OPERATOR = /^operator:(.+)$/;
 const ACTOR = `^(${UUID}|admin|open|cli|service|operator:${OPERATOR_NAME_FORMAT.schema.pattern.slice(1, -1)})$`;
 const SUBJECT = `^(${UUID}|unknown:[0-9a-f]{32})$`;
 
-export class AuditEventsQuery extends PageQuery {
+class AuditEventsQuery extends PageQuery {
   @ApiPropertyOptional({
     type: String,
     pattern: ACTOR,
@@ -87,7 +87,7 @@ export class AuditEventsQuery extends PageQuery {
   @MomentField('only events before this moment') until?: string;
 }
 
-export class AuditActorResponse {
+class AuditActorResponse {
   @ApiProperty({
     enum: [...Object.keys(DOORS), 'open', 'cli', 'service'],
     enumName: 'ActorDoor',

@@ -11,7 +11,7 @@ class WeakSettingResponse implements WeakSetting {
   @ApiProperty({ description: 'what is weak, and what to do', example: 'set at least 10' }) detail!: string;
 }
 
-export class ConfigurationReviewResponse {
+class ConfigurationReviewResponse {
   @ApiProperty({ type: [WeakSettingResponse], description: 'empty outside of production' })
   weak_settings!: WeakSetting[];
 

@@ -84,16 +84,16 @@ export class UserExplanationResponse {
   }
 }
 
-export class ExplainNetworkQuery {
+class ExplainNetworkQuery {
   @AddressField('of a client') address!: string;
 }
 
-export class ExhaustedLimitResponse {
+class ExhaustedLimitResponse {
   @ApiProperty({ description: 'as in the header RateLimit and in the log', example: 'login-address' }) name!: string;
   @ApiProperty({ ...MOMENT, description: 'when it ends by itself' }) until!: string;
 }
 
-export class NetworkExplanationResponse {
+class NetworkExplanationResponse {
   @ApiProperty({ ...NETWORK, nullable: false, description: 'what the limits count: an IPv4 address, or an IPv6 /64' })
   network!: string;
 

@@ -35,7 +35,7 @@ export class FindingResponse {
   }
 }
 
-export class FindingsResponse {
+class FindingsResponse {
   @ApiProperty({ format: 'date-time', example: '2026-11-26T14:05:00.000Z' }) at!: string;
 
   @ApiProperty({ enum: CHECK_NAMES, enumName: 'FindingCheck', isArray: true, description: 'what the scopes allow' })

@@ -48,7 +48,7 @@ export class HourCountsResponse implements Counts {
   }
 }
 
-export class HourlyCountsResponse {
+class HourlyCountsResponse {
   @ApiProperty({ type: [HourCountsResponse], maxItems: MAX_HOURS }) items!: HourCountsResponse[];
 }
 

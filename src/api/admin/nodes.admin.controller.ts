@@ -81,7 +81,7 @@ function toChange({ room, name, expires_at, targets }: UpdateNodeRequest): NodeC
 
 const ORDERS = { ...CREATION_ORDER, household_id: 'householdId' };
 
-export class NodesQuery extends KeysQuery {
+class NodesQuery extends KeysQuery {
   @SortField('NodeOrder', ORDERS) sort?: string;
 
   @UuidField({ example: EXAMPLES.householdId, description: 'only nodes of this household' }, { optional: true })
@@ -109,13 +109,13 @@ export class NodeResponse extends KeyResponse {
   }
 }
 
-export class RestrictedNodesResponse implements RestrictedNodes {
+class RestrictedNodesResponse implements RestrictedNodes {
   @ApiProperty(TARGETS) targets!: string[];
   @ApiProperty({ type: 'integer', description: 'live nodes with these targets', example: 12 }) live!: number;
   @ApiProperty({ type: String, format: 'uuid', description: 'one of them', example: EXAMPLES.id }) node_id!: string;
 }
 
-export class TargetsOfNodesResponse {
+class TargetsOfNodesResponse {
   @ApiProperty({ type: [RestrictedNodesResponse], maxItems: MAX_SETS_OF_TARGETS }) items!: RestrictedNodesResponse[];
 }
 

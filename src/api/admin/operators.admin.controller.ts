@@ -46,7 +46,7 @@ function toOperatorChange({ scopes, expires_at }: UpdateOperatorRequest): Operat
   };
 }
 
-export class OperatorsQuery extends KeysQuery {
+class OperatorsQuery extends KeysQuery {
   @SortField('KeyOrder') sort?: string;
   @OperatorNameField({ optional: true }) name?: string;
 }

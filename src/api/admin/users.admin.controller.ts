@@ -50,7 +50,7 @@ class CreateUserRequest {
   password?: string;
 }
 
-export class UpdateUserRequest {
+class UpdateUserRequest {
   @SwitchField({ example: false, description: 'false ends all sessions and refuses logins' }) is_active?: boolean;
   @NewEmailField({ optional: true }) email?: string;
 
@@ -80,7 +80,7 @@ class UserPageResponse extends createPageResponse(AdminUserResponse) {}
 
 const ORDERS = { ...CREATION_ORDER, email: 'email' };
 
-export class UsersQuery extends PageQuery {
+class UsersQuery extends PageQuery {
   @SortField('UserOrder', ORDERS) sort?: string;
   @FlagField('only disabled users') disabled?: true;
   @FlagField('only users without a proven e-mail address') unverified?: true;
@@ -95,7 +95,7 @@ export class UsersQuery extends PageQuery {
 }
 
 /** In a body, because browsers, proxies and their logs keep the query of a URL (ASVS 14.2.1). */
-export class UserSearchRequest extends UsersQuery {
+class UserSearchRequest extends UsersQuery {
   @ApiPropertyOptional({ type: 'integer', example: 50 }) override limit?: number;
   @ApiPropertyOptional({ example: Buffer.from(EXAMPLES.id).toString('base64url') }) override cursor?: string;
   @EmailField({ optional: true }) email?: string;

@@ -51,7 +51,7 @@ class ReadEventsRequest {
   wait_seconds: number = 0;
 }
 
-export class EventSubjectResponse {
+class EventSubjectResponse {
   @ApiProperty({ enum: SUBJECT_KINDS, enumName: 'EventSubjectKind' }) kind!: SubjectKind;
   @ApiProperty({ example: EXAMPLES.id }) id!: string;
 }

@@ -52,7 +52,7 @@ export function getDevAdminKey(service: string): string {
   return makeKey(KEY_KINDS.operator.keyPrefix, service);
 }
 
-export interface DevCredential {
+interface DevCredential {
   readonly caller: string;
   readonly target: string;
   readonly id: string;

@@ -54,7 +54,7 @@ const identified = z.object({ app_id: z.string().refine(isId) });
 const subscribed = z.object({ items: z.array(z.object({ service: z.string(), types: z.array(z.enum(EVENT_TYPES)) })) });
 const newKey = identified.extend({ app_key: z.string().refine(isAppKey) });
 
-export interface ApplyRequest {
+interface ApplyRequest {
   readonly map: PlatformMap;
   readonly documents: Documents;
   /** The number of credentials that the operator expects to revoke; true asks for it. Undefined revokes none. */

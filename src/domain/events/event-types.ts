@@ -33,7 +33,7 @@ export function toSubjectKind(type: EventType): SubjectKind {
   return SUBJECT_KINDS.find((kind) => type.startsWith(`${kind}.`)) ?? 'user';
 }
 
-export type AuditedEvent = Pick<StoredAuditEvent, 'event' | 'details' | 'count'>;
+type AuditedEvent = Pick<StoredAuditEvent, 'event' | 'details' | 'count'>;
 
 export interface PublishedEvent {
   readonly type: EventType;

@@ -82,7 +82,7 @@ export interface UnreadEvent {
   readonly data: Readonly<Record<string, unknown>>;
 }
 
-export type SubscriptionStart = 'now' | 'beginning';
+type SubscriptionStart = 'now' | 'beginning';
 
 type Locked = EventPosition & { readonly types: EventType[] };
 

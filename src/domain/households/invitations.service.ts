@@ -38,12 +38,12 @@ export interface InvitationView {
   readonly state: CodeState;
 }
 
-export interface IssuedInvitation extends InvitationView {
+interface IssuedInvitation extends InvitationView {
   /** The only occurrence of the code in plain text. */
   readonly code: string;
 }
 
-export interface InvitationFilter {
+interface InvitationFilter {
   readonly householdId: string | undefined;
   readonly isOpen: boolean;
 }

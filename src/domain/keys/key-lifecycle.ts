@@ -31,7 +31,7 @@ export const listKeyColumns = (table: KeyTable): string => `${table}.id, ${table
   ${table}.expires_at AS "expiresAt", ${table}.revoked_at AS "revokedAt"`;
 
 /** On `current_in_overlap`, a node's overlap must be ended before the response is sent. */
-export type KeyStatus = KeyRefusalReason | 'current' | 'current_in_overlap' | 'previous';
+type KeyStatus = KeyRefusalReason | 'current' | 'current_in_overlap' | 'previous';
 
 /** Compared in place of an absent digest, so that the duration of a refusal does not reveal that an id exists. */
 const DUMMY_DIGEST = computeDigest(generateSecretBytes());

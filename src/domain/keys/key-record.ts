@@ -71,7 +71,7 @@ export interface KeyCounts {
 }
 
 /** `service` is null when the accepted request did not name one. */
-export interface KeyUse {
+interface KeyUse {
   readonly at: Date;
   readonly service: string | null;
 }

@@ -39,7 +39,7 @@ export type EnrolmentRequest = Pick<NewNode, 'householdId' | 'room' | 'name' | '
   readonly issuedBy?: string;
 };
 
-export interface EnrolmentFilter {
+interface EnrolmentFilter {
   readonly householdId: string | undefined;
   readonly isOpen: boolean;
 }

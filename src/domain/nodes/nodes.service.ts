@@ -21,7 +21,7 @@ import { Throttle } from '../../foundation/throttling/throttle.js';
 import { Node } from './node.entity.js';
 import { findPage, toFilter, toPattern, type Page, type PageRequest } from '../../foundation/database/page.js';
 
-export interface NodeIdentity {
+interface NodeIdentity {
   readonly household_id: string;
   readonly targets: readonly string[] | null;
 }
@@ -52,7 +52,7 @@ export const NODE_KEY_KIND: KeyKind<Node> = {
 export type NewNode = Pick<Node, 'householdId' | 'room' | 'name' | 'expiresAt'> & Partial<Pick<Node, 'targets'>>;
 export type NodeChange = Partial<Pick<Node, 'room' | 'name' | 'expiresAt' | 'targets'>>;
 
-export interface NodeFilter extends KeyFilter {
+interface NodeFilter extends KeyFilter {
   readonly householdId: string | undefined;
   /** A part of `room/name`, case-insensitive. */
   readonly search: string | undefined;

@@ -17,7 +17,7 @@ import { PasswordHasher, type PasswordHash } from './password-hasher.js';
 /** Names of accounts that every attacker tries. */
 const ACCOUNT_NAMES = ['admin', 'administrator'];
 
-export interface NewPassword {
+interface NewPassword {
   readonly password: string;
   /** The address of the account; undefined while the account is not known. */
   readonly email?: string | undefined;

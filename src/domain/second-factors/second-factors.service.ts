@@ -67,7 +67,7 @@ export function isVerificationMissing(
 }
 
 const REFUSAL_EVENT = 'user.second_factor.failed';
-export type FactorReason = RefusalReason<typeof REFUSAL_EVENT>;
+type FactorReason = RefusalReason<typeof REFUSAL_EVENT>;
 
 /**
  * Consumes a proof in the transaction of the action that it authorises.
@@ -88,7 +88,7 @@ export class RefusedProofError extends Error {
   }
 }
 
-export function toFactorRefusal(reason: FactorReason, userId?: string) {
+function toFactorRefusal(reason: FactorReason, userId?: string) {
   return { event: REFUSAL_EVENT, reason, fields: { user_id: userId } } as const;
 }
 

@@ -43,7 +43,7 @@ const MAC_BYTES = 32;
 const FORMAT = new RegExp(`^${PREFIX}[A-Za-z0-9_-]{${Math.ceil(((BODY_BYTES + MAC_BYTES) * 4) / 3)}}$`);
 const MAX_GENERATION = 2 ** 31 - 1;
 
-export interface RefreshToken {
+interface RefreshToken {
   readonly text: string;
   readonly digest: SecretDigest;
   readonly sessionId: string;

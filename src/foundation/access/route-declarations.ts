@@ -17,7 +17,7 @@ export const SCOPE_HEADER = 'x-platform-scope';
 export type Audience = 'anyone' | 'operators' | 'services' | 'gateways';
 
 /** `json` is parsed before the route, `bytes` is JSON that the route parses itself, `none` is not read. */
-export type BodyKind = 'json' | 'form' | 'bytes' | 'none';
+type BodyKind = 'json' | 'form' | 'bytes' | 'none';
 
 export type GatewayDoor = Exclude<Door, 'admin'>;
 

@@ -29,7 +29,7 @@ export const KEY_EVENT_NAMES = [
 ] as const;
 type KeyEventName = (typeof KEY_EVENT_NAMES)[number];
 
-export const KEY_REASONS = ['unknown', 'wrong_key', 'revoked', 'expired'] as const;
+const KEY_REASONS = ['unknown', 'wrong_key', 'revoked', 'expired'] as const;
 export type KeyRefusalReason = (typeof KEY_REASONS)[number];
 
 /** Reasons to refuse a gateway's question before its credential is verified. */

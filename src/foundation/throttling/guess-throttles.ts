@@ -44,7 +44,7 @@ export interface GuessedUser {
   readonly addresses: readonly string[];
 }
 
-export interface LoginLimit extends ExhaustedLimit {
+interface LoginLimit extends ExhaustedLimit {
   /** Of the client; null when it is not the reason. */
   readonly address: string | null;
 }

@@ -56,7 +56,7 @@ interface Settlement {
   readonly knownKey?: string;
 }
 
-export interface OpenWindow {
+interface OpenWindow {
   readonly consumed: number;
   readonly window_end: Date;
 }

@@ -13,7 +13,7 @@ export interface Challenge {
   readonly challenge: string;
   readonly passkey_options: { challenge: string; allowCredentials: { id: string }[]; userVerification: string };
 }
-export interface CreationOptions {
+interface CreationOptions {
   readonly challenge: string;
   readonly user: { id: string; name: string };
 }
