@@ -20,6 +20,8 @@ export interface AdminRoute<Values extends unknown[], Answer> {
   (...values: Values): Promise<Answer>;
   /** Whether the operator has a scope that the route accepts. */
   readonly isAllowed: boolean;
+  /** To be called before a form of the route is shown. @throws {ProblemException} missing_scope, which is counted */
+  readonly requireScope: () => Promise<void>;
 }
 
 /** A body or a query before its validation. */
@@ -72,13 +74,14 @@ export class AdminApi {
         const declared = RequestMethod[Reflect.getMetadata(METHOD_METADATA, handler) as RequestMethod];
         const method = isRead ? 'GET' : declared;
         const principal = request.user as AdminPrincipal;
+        const requireScope = () => this.door.refuseMissingScope(principal, scope, method, () => toActor(request));
         const call = async (...values: unknown[]): Promise<unknown> => {
-          await this.door.refuseMissingScope(principal, scope, method, () => toActor(request));
+          await requireScope();
           const validated = await this.validate(controller, name, values);
           return handler.apply(this.modules.get(controller, { strict: false }), validated as never[]);
         };
         const isAllowed = principal.operator === null || !isMissingScope(principal.operator, scope, method);
-        return [[name, Object.assign(call, { isAllowed })]];
+        return [[name, Object.assign(call, { isAllowed, requireScope })]];
       }),
     );
   }

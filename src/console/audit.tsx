@@ -234,9 +234,11 @@ export function Timeline({ events, filter, title = 'Time line' }: TimelineProps)
           </li>
         ))}
       </ol>
-      <p>
-        <a href={toAddress(ADDRESS, filter)}>In the audit log</a>
-      </p>
+      {events && (
+        <p>
+          <a href={toAddress(ADDRESS, filter)}>In the audit log</a>
+        </p>
+      )}
     </section>
   );
 }

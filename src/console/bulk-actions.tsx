@@ -60,6 +60,7 @@ export class BulkActions<Resource> {
   async renderQuestion(request: Request, refused?: RefusedForm): Promise<{ title: string; content: VNode }> {
     const { address, noun, toId } = this.type;
     const bulk = this.findBulk(request);
+    await bulk.route.requireScope();
     const { filter = '' } = readFields(request);
     const chosen = (await this.findChosen(request)).filter(bulk.isPossible);
     if (chosen.length === 0) {

@@ -1,7 +1,7 @@
 /** What an operator may do about a household and about its members. */
 import type { Request } from 'express';
 import type { AdminHouseholdMemberResponse, AdminHouseholdResponse } from '../api/admin/households.admin.controller.js';
-import type { AdminRoutes } from './admin-api.js';
+import type { AdminRoute, AdminRoutes } from './admin-api.js';
 import { readFields } from './console-requests.js';
 import type { FieldProps } from './fields.js';
 import type { ResourceType } from './resource-types.js';
@@ -68,6 +68,7 @@ export interface MemberAction {
   readonly title: string;
   readonly effect: string;
   readonly fields: (member: AdminHouseholdMemberResponse) => readonly FieldProps[];
+  readonly route: (api: AdminRoutes) => Pick<AdminRoute<never[], unknown>, 'isAllowed' | 'requireScope'>;
   readonly perform: (api: AdminRoutes, request: Request, address: MemberAddress) => Promise<unknown>;
 }
 
@@ -81,6 +82,7 @@ export const MEMBER_ACTIONS: Readonly<Record<string, MemberAction>> = {
     title: 'Change the role',
     effect: 'It holds from the next call on, at every service. Open codes that an admin issued end with that role.',
     fields: ({ role }) => [{ label: 'Role', name: 'role', value: role, options: ROLES }],
+    route: ({ households }) => households.changeHouseholdMember,
     perform: async ({ households }, request, { id, userId }) =>
       households.changeHouseholdMember(request, id, userId, { role: readFields(request).role }),
   },
@@ -88,6 +90,7 @@ export const MEMBER_ACTIONS: Readonly<Record<string, MemberAction>> = {
     title: 'Remove',
     effect: 'From the next call on, no service takes the person for a member. Open codes that the person issued end.',
     fields: () => [],
+    route: ({ households }) => households.removeHouseholdMember,
     perform: async ({ households }, request, { id, userId }) => households.removeHouseholdMember(request, id, userId),
   },
 };

@@ -59,6 +59,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
     @Param() address: MemberActionAddress,
   ): Promise<void> {
     const asked = await this.findMember(request, address);
+    await asked.action.route(this.api.bindTo(request)).requireScope();
     sendPage(response, await this.renderMemberAction(request, asked));
   }
 
@@ -82,6 +83,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
     const { id } = address;
     const household = await this.api.bindTo(request).households.getHousehold(id);
     const { kind, whom, expires_at } = await this.findCode(request, address);
+    await this.getCancelRoute(request, kind).requireScope();
     const above = [{ address: this.toAddressOf(household), name: HOUSEHOLDS.toName(household) }];
     const content = (
       <Form session={getSession(request)} action={request.path} submit="Cancel the code">
@@ -96,12 +98,14 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
   @Post(':id/codes/:kind/:codeId')
   async cancel(@Req() request: Request, @Res() response: Response, @Param() address: CodeAddress): Promise<void> {
     const { kind, codeId } = await this.findCode(request, address);
-    const { enrolments, invitations } = this.api.bindTo(request);
-    await (kind === 'enrolment'
-      ? enrolments.cancelEnrolment(request, codeId)
-      : invitations.cancelInvitationByOperator(request, codeId));
+    await this.getCancelRoute(request, kind)(request, codeId);
     setPageHeaders(response);
     response.redirect(303, toAddress(`${HOUSEHOLDS.address}/${address.id}`, { done: 'cancel' }));
+  }
+
+  private getCancelRoute(request: Request, kind: OpenCode['kind']) {
+    const { enrolments, invitations } = this.api.bindTo(request);
+    return kind === 'enrolment' ? enrolments.cancelEnrolment : invitations.cancelInvitationByOperator;
   }
 
   /** @throws {ProblemException} not_found for a code that is not open, or of another household */

@@ -151,7 +151,7 @@ export abstract class ResourcePages<
 
   @Get('new')
   async showNew(@Req() request: Request, @Res() response: Response): Promise<void> {
-    this.getIssueRoute(request);
+    await this.getIssueRoute(request).requireScope();
     sendPage(response, await this.renderNew(request));
   }
 
@@ -211,7 +211,7 @@ export abstract class ResourcePages<
 
   @Get(':id/:action')
   async ask(@Req() request: Request, @Res() response: Response, @Param() { id, action }: ActionAddress): Promise<void> {
-    this.findAction(action);
+    await this.findAction(action).route(this.api.bindTo(request)).requireScope();
     const resource = await this.getRoutes(request).find(id);
     sendPage(response, await this.renderAction(request, { id, action }, resource));
   }
