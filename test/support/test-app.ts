@@ -14,6 +14,7 @@ import { DatabaseClock } from '../../src/foundation/database/database.js';
 import { configureApp, createInternalServer } from '../../src/bootstrap/serve-app.js';
 import { LinkedExpressAdapter } from '../../src/foundation/http/linked-express.adapter.js';
 import { Log } from '../../src/foundation/logging/log.js';
+import { HashingThreads } from '../../src/domain/passwords/hashing-threads.js';
 import { MailTransport } from '../../src/domain/mail/mail-transport.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { recordAnswers } from './documented-answers.js';
@@ -21,6 +22,13 @@ import { ADMIN_KEY, PASSWORD, SETTINGS, VARIABLES } from './settings.js';
 import { MovedDatabaseClock, TestClock } from './test-clock.js';
 import { createTestDatabase, type TestDatabase } from './test-database.js';
 import { TestLog } from './test-log.js';
+
+/** One thread hashes for the applications of many test files, because it takes a tenth of a second of CPU to start. */
+class SharedThreads extends HashingThreads {
+  /** It ends with its process, or after a minute without a password. */
+  override async end(): Promise<void> {}
+}
+const threads = new SharedThreads({ niceness: 0 });
 
 export interface TestAppOptions {
   readonly variables?: Variables;
@@ -83,7 +91,9 @@ export class TestApp {
         factory: (dataSource: DataSource) => new MovedDatabaseClock(dataSource, this.clock),
       })
       .overrideProvider(Log)
-      .useValue(this.log);
+      .useValue(this.log)
+      .overrideProvider(HashingThreads)
+      .useValue(threads);
     // Discards the mails that would be printed without a mail server, except in a test of development.
     if (environment.nodeEnv === 'test' && !environment.mailUrl)
       builder.overrideProvider(MailTransport).useValue({ sendMail: () => Promise.resolve() });

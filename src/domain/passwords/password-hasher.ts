@@ -42,7 +42,6 @@ export function hasPassword(passwordHash: PasswordHash): boolean {
 
 @Injectable()
 export class PasswordHasher implements OnApplicationShutdown {
-  private readonly workers: HashingThreads;
   private readonly queue: FairQueue<Waiting>;
   private readonly threads: number;
   private readonly cost: number;
@@ -53,12 +52,15 @@ export class PasswordHasher implements OnApplicationShutdown {
    */
   private readonly dummyHash: PasswordHash;
 
-  constructor(environment: Environment, metrics: MetricsRegistry) {
+  constructor(
+    environment: Environment,
+    metrics: MetricsRegistry,
+    private readonly workers: HashingThreads,
+  ) {
     this.cost = environment.bcryptCost;
     this.threads = environment.hashThreads;
     this.dummyHash = (bcrypt.genSaltSync(this.cost) + '.'.repeat(31)) as PasswordHash;
     this.queue = new FairQueue(environment.hashQueueLimit);
-    this.workers = new HashingThreads({ niceness: environment.hashNiceness });
     metrics.addGauge('hashing_queued', 'Passwords that wait for a thread.', () => this.queue.size);
     metrics.addGauge('hashing_queue_limit', 'Maximum of waiting passwords.', () => this.queue.limit);
     metrics.addGauge('hashing_running', 'Passwords that a thread hashes.', () => this.running.length);
