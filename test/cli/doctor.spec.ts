@@ -291,6 +291,17 @@ describe('platform-auth doctor', () => {
         /^Start its database, or read the log of auth for the cause\./,
       ],
       [
+        'has a wrong clock',
+        {
+          details: {
+            database: { status: 'up' },
+            clock: { status: 'down', message: '90 s ahead of the clock of the database' },
+          },
+        },
+        '/health answers 503: the clock of this replica is 90 s ahead of the clock of the database.',
+        /^Repair the time synchronisation \(NTP\) of its machine/,
+      ],
+      [
         'is stopping',
         { details: { database: { status: 'up' }, service: { status: 'down' } } },
         '/health answers 503.',

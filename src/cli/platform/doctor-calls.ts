@@ -34,7 +34,8 @@ const READ_LOG = `Read the log of ${OWN_NAME}, and run doctor again.`;
 const NOT_TRIED = 'No credential was tried.';
 const NAME_PORT = 'With INTERNAL_PORT set, name that port in the map and with --url. No credential was looked up.';
 const OTHER_DATABASE = `The service there uses another database: correct --url, or the DATABASE_URL of one of them.`;
-const health = z.object({ details: z.object({ database: z.object({ status: z.string() }) }) });
+const indicator = z.object({ status: z.string(), message: z.string().optional() });
+const health = z.object({ details: z.object({ database: indicator, clock: indicator.optional() }) });
 const jwks = z.object({ keys: z.array(z.unknown()) });
 const restrictedNodes = z.object({
   items: z.array(z.object({ targets: z.array(z.string()), live: z.number(), node_id: z.string() })),
@@ -116,7 +117,12 @@ export async function findServiceAway(url: string): Promise<Finding | undefined>
     return broken(url, `/health answers ${status}, not as ${OWN_NAME} does.`, remedy);
   }
   const said = `/health answers ${status}`;
-  if (data.details.database.status === 'up') return broken(url, `${said}.`, `${READ_LOG} ${NOT_TRIED}`);
+  const { database, clock } = data.details;
+  if (database.status === 'up' && clock?.status === 'down') {
+    const remedy = `Repair the time synchronisation (NTP) of its machine, or of the database if each replica says so. ${NOT_TRIED}`;
+    return broken(url, `${said}: the clock of this replica is ${clock.message ?? 'wrong'}.`, remedy);
+  }
+  if (database.status === 'up') return broken(url, `${said}.`, `${READ_LOG} ${NOT_TRIED}`);
   const remedy = `Start its database, or read the log of ${OWN_NAME} for the cause. ${NOT_TRIED}`;
   return broken(url, `${said}: ${OWN_NAME} runs, and cannot use its database.`, remedy);
 }
