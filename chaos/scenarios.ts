@@ -5,7 +5,7 @@ import { replicaKilled, replicaPaused, replicasSwitched, rollingRestart, eightRe
 import { answerLost } from './scenarios/answer-lost.js';
 import { verifiersCut, verifiersPaused } from './scenarios/verifiers.js';
 import { keysRotated } from './scenarios/keys-rotated.js';
-import { clockJumps, wrongClock } from './scenarios/clocks.js';
+import { clockJumps, postgresClock, wrongClock } from './scenarios/clocks.js';
 import { diskFull, readOnly } from './scenarios/storage.js';
 import { loggingService } from './scenarios/logging-service.js';
 import { loginFlood } from './scenarios/login-flood.js';
@@ -34,6 +34,7 @@ export const scenarios: readonly Scenario[] = [
   eightReplicas,
   clockJumps,
   wrongClock,
+  postgresClock,
   diskFull,
   readOnly,
   loggingService,

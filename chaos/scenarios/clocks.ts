@@ -11,6 +11,7 @@ import { Replica } from '../replica.js';
 import type { Scenario } from '../stage.js';
 import { replaceSettings } from '../../tools/replace-settings.js';
 import type { PostgresServer } from '../../tools/postgres-server.js';
+import { verifyAudit } from '../verify-audit.js';
 import type { World } from '../world.js';
 
 const DAY_SECONDS = 24 * 3_600;
@@ -70,6 +71,52 @@ async function hasJumped({ url }: Replica, days: number): Promise<boolean> {
   }
   return false;
 }
+
+/** More than the ten seconds between two comparisons of the clocks. */
+const COMPARISON_DELAY_MS = 12_000;
+/** Seconds, and whether the replicas still give verdicts: they tolerate a minute, which is measured on either side. */
+const JUMPS: readonly (readonly [number, boolean | undefined])[] = [
+  [-1, true],
+  [-60, undefined],
+  [-DAY_SECONDS, false],
+  [400 * DAY_SECONDS, false],
+];
+/**
+ * The load rests until every replica has compared the clocks: until then one would rotate a refresh token in what is the
+ * future of another.
+ */
+export const postgresClock: Scenario = {
+  name: 'postgres-clock',
+  title: 'the clock of PostgreSQL jumps by −1 second, −1 minute, −1 day and +400 days, and back each time',
+  bounds: { errors: ['503', 'balancer 503'], silenceMs: 120_000, slowestMs: 5_000 },
+  whyNot: whyNoFaketime,
+  async run(stage) {
+    const { world } = stage;
+    const clock = new SharedClock(world.cleanup);
+    await world.postgres.restartWith(clock.variables);
+    const load = await stage.begin();
+    const [session] = load.kept.sessions;
+    const jump = async (seconds: number, givesVerdicts?: boolean): Promise<void> => {
+      const resume = await load.pause();
+      clock.set(seconds);
+      await sleep(COMPARISON_DELAY_MS);
+      for (const { url } of world.replicas) {
+        const answer = session && (await load.ask(meOf(session), url));
+        if (givesVerdicts === undefined) continue;
+        const expected = givesVerdicts ? 200 : 503;
+        stage.expect(answer?.status === expected, `an access token was answered ${answer?.status} at ${seconds} s`);
+      }
+      resume();
+      await stage.rest();
+    };
+    await stage.rest();
+    for (const [seconds, givesVerdicts] of JUMPS) {
+      await jump(seconds, givesVerdicts);
+      await jump(0, true);
+    }
+    for (const { what } of verifyAudit(world.variables())) stage.expect(false, `audit verify: ${what}`);
+  },
+};
 
 const DAYS = 500;
 /** Jobs run every minute, their shortest interval. */
