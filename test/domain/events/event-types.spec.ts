@@ -40,6 +40,25 @@ describe('the types of events', () => {
     expect(toTypes('admin.user.updated', details)).toEqual(types);
   });
 
+  it.each([
+    ['admin.app_credential.revoked', { before: { revoked_at: null }, after: { revoked_at: 'now' } }, 'app.revoked'],
+    [
+      'admin.node.revoked',
+      { before: { revoked_at: null, room: 'hall' }, after: { revoked_at: 'now' } },
+      'node.revoked',
+    ],
+    ['household.deleted', { before: { name: 'home' } }, 'household.deleted'],
+  ])('tell no more than the subject of %s', (event, details, type) => {
+    expect(toEvents({ event, details, count: 1 })).toEqual([{ type, data: {} }]);
+  });
+
+  it.each(['user.deleted', 'admin.user.deleted'])('do not know how many sessions %s ended', (event) => {
+    expect(toEvents({ event, details: { before: { email: 'gone' } }, count: 1 })).toEqual([
+      { type: 'user.deleted', data: {} },
+      { type: 'session.ended', data: { reason: 'deleted', count: null } },
+    ]);
+  });
+
   it('have at most one event for each row, so that its id and the type identify the event', () => {
     for (const name of AUDIT_EVENT_NAMES) {
       const types = toTypes(name, { user_id: 'alice', ended_sessions: 1 });
