@@ -281,11 +281,10 @@ async function measureArm(
   const startedAt = performance.now();
   const following = Promise.all(reading.map((reader) => reader.follow(over.signal)));
   const acting = actUntil(platform.databaseUrl, acts, over.signal);
-  // The race beside the logins throws a failure.
-  const failure = Promise.all([following, acting]).then(() => undefined);
-  failure.catch(() => undefined);
+  // Awaited below, where a failure throws.
+  acting.catch(() => undefined);
   await sleep(SETTLE_MS);
-  const measured = await logIn(platform, people, seconds, failure);
+  const measured = await logIn(platform, people, seconds);
   over.abort();
   const minutes = (performance.now() - startedAt) / 60_000;
   const events = (await following).reduce((sum, count) => sum + count, 0);
@@ -298,7 +297,6 @@ async function logIn(
   { service, postmasterPid, client }: Platform,
   people: readonly Person[],
   seconds: number,
-  failure: Promise<undefined>,
 ): Promise<Omit<Measured, 'actRate' | 'eventRate'>> {
   const startedAt = performance.now();
   const pids = [service.pid, postmasterPid];
@@ -306,11 +304,10 @@ async function logIn(
   const latencies: number[] = [];
   let failed = 0;
   for (let from = startedAt, turn = 0; from - startedAt < seconds * 1_000; turn += 1) {
-    const login = client.logIn(itemOf(people, turn % people.length)).then(
+    const isGood = await client.logIn(itemOf(people, turn % people.length)).then(
       () => true,
       () => false,
     );
-    const isGood = await Promise.race([login, failure]);
     const now = performance.now();
     if (isGood) latencies.push(now - from);
     else failed += 1;
