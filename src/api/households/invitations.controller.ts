@@ -19,7 +19,7 @@ import {
 
 const DEFAULT_HOURS = 72;
 const MAX_HOURS = 168;
-/** A code has 32 characters; people may add hyphens and blanks. */
+/** A code has 24 characters; people may add hyphens and blanks. */
 const MAX_CODE_LENGTH = 64;
 const ADMIN_PROBLEMS = [problems.notFound, problems.missingRole];
 

@@ -1,5 +1,5 @@
 /**
- * Invitations: an admin issues a one-time code (keys/one-time-codes.ts) of 160 bits, for a link or a QR code, and one
+ * Invitations: an admin issues a one-time code (keys/one-time-codes.ts) of 120 bits, for a link or a QR code, and one
  * person becomes a member with it. Their key space and their throttle are apart from those of enrolments. A code ends
  * with its use, its time, its cancellation, or the role of its issuer (departures.ts).
  */

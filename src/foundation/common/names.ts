@@ -106,6 +106,6 @@ export const EXAMPLES = {
   resetToken: 'pa_reset_3q2-7wAbC0dEfGhIjKlMnOpQrStUvWxYz…',
   emailToken: 'pa_email_3q2-7wAbC0dEfGhIjKlMnOpQrStUvWxYz…',
   enrolmentCode: '7KQ2M-XV9TB',
-  invitationCode: '7KQ2MXV9TB4H0C8WZ3N6RJ5ED1FGPSYA',
+  invitationCode: '7KQ2MXV9TB4H0C8WZ3N6RJ5E',
   operator: 'alice',
 } as const;

@@ -24,7 +24,7 @@ describe('an invitation', () => {
   it('makes one person a member, who may repeat the call while they are one', async () => {
     const [home, guest, other] = [await Home.of(app), await Owner.of(app), await Owner.of(app)];
     const { code } = await invite(home);
-    expect(code).toMatch(/^[0-9A-HJKMNP-TV-Z]{32}$/);
+    expect(code).toMatch(/^[0-9A-HJKMNP-TV-Z]{24}$/);
     const joined = await accept(app, guest, code.toLowerCase()).expect(200);
     expect(joined.body).toMatchObject({ id: home.id, role: 'member' });
     expect(await home.roleOf(guest)).toBe('member');
