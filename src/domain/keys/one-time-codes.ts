@@ -1,6 +1,7 @@
 /**
- * One-time codes, which a person reads aloud, types or opens as a link. Invariants: a code works once, until it expires or is cancelled,
- * by the clock of PostgreSQL; the database has an HMAC of it, because a plain digest of 45 bits could be reversed.
+ * One-time codes, which a person reads aloud, types or opens as a link. Invariants: a code works once, until it expires
+ * or is cancelled, by the clock of PostgreSQL; the database has an HMAC of it, because a plain digest of 45 bits could be
+ * reversed.
  * Links by e-mail carry 256 bits and are deleted with their use (users/one-time-tokens.ts).
  */
 import { Column } from 'typeorm';
