@@ -2,7 +2,7 @@
 import { Get, Param, Post, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
-import type { AdminHouseholdMemberResponse, AdminHouseholdResponse } from '../api/admin/households.admin.controller.js';
+import { type AdminHouseholdMemberResponse, AdminHouseholdResponse } from '../api/admin/households.admin.controller.js';
 import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { ProblemException, problems, refuseField } from '../foundation/problems/problems.js';
 import { AdminApi } from './admin-api.js';
@@ -20,6 +20,7 @@ import { fillFields } from './fields.js';
 import { Form, FormError } from './forms.js';
 import { sendPage, setPageHeaders } from './page.js';
 import { toAddress } from './addresses.js';
+import { listOtherFacts } from './properties.js';
 import type { Cells } from './tables.js';
 import type { RefusedForm } from './fields.js';
 
@@ -159,6 +160,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
         ['Since', <Moment at={household.created_at} />],
         ['Members', <People {...household} />],
         ['Live devices', live],
+        ...listOtherFacts(AdminHouseholdResponse, household, ['id', 'name', 'created_at', 'members', 'active_admins']),
       ],
       use: `Members: ${household.members}. Live devices: ${live}.`,
       more: (

@@ -7,6 +7,7 @@ import type { VNode } from 'preact';
 import { findPackageFile } from '../foundation/common/package-version.js';
 import { Ago, LATER } from './moments.js';
 import type { FieldProps } from './fields.js';
+import type { FactList } from './tables.js';
 
 /** A DTO, whose name is that of its schema. */
 type Dto = Readonly<Record<'name', string>>;
@@ -85,6 +86,13 @@ export function listFields(body: Dto, hints: Readonly<Record<string, string | un
     return values ? { ...field, known: values, isClosed: true } : field;
   });
   return fields.sort((one, other) => Number(other.isRequired) - Number(one.isRequired));
+}
+
+/** @returns the properties that a page does not show in words of its own */
+export function listOtherFacts(dto: Dto, item: object, shown: readonly string[]): FactList {
+  return listProperties(dto)
+    .filter(({ name }) => !shown.includes(name))
+    .map((property) => [property.label, <Value of={property} value={Reflect.get(item, property.name) as unknown} />]);
 }
 
 /** A value as a page shows it. A list that is null restricts nothing. */

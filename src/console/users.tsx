@@ -2,7 +2,7 @@
 import { Post, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
-import type { UserResponse } from '../api/account/user.dto.js';
+import { UserResponse } from '../api/account/user.dto.js';
 import type { UserExplanationResponse } from '../api/admin/explanations.admin.controller.js';
 import type {
   CreatedUserResponse,
@@ -18,6 +18,7 @@ import { HouseholdTable } from './household-tables.js';
 import { ResourcePages } from './resource-pages.js';
 import type { Description, ResourceType } from './resource-types.js';
 import { Ago, Moment } from './moments.js';
+import { listOtherFacts } from './properties.js';
 import { Secret } from './copyable.js';
 import { Table, type Cells } from './tables.js';
 
@@ -126,6 +127,7 @@ export class UserPages extends ResourcePages<UserResponse, CreatedUserResponse> 
       ['Address verified', <Moment at={login.email_verified_at} />],
       ['Second factors', factors],
       ['A login now', <LoginNow of={login} />],
+      ...listOtherFacts(UserResponse, user, ['id', 'email', 'is_active', 'created_at']),
     ] as const;
     const opened = sessions.filter(({ ended_at }) => ended_at === null).map(({ rotated_at }) => rotated_at);
     const lastUse = opened.length > 0 && <>, last used {<Ago at={opened.sort().at(-1)} />}</>;

@@ -2,6 +2,7 @@ import type { OpenAPIObject } from '@nestjs/swagger';
 import { CountedRefusals } from '../../src/domain/audit/counted-refusals.js';
 import { recorded } from '../domain/audit/record.js';
 import { Browser } from '../support/console-browser.js';
+import { Home } from '../support/home.js';
 import { useApp } from '../support/use-app.js';
 
 const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
@@ -215,6 +216,13 @@ describe('a page of the console', () => {
     expect(shown).toEqual(
       expect.arrayContaining(others.map((property) => property.replace(/_id$/, '').replaceAll('_', ' '))),
     );
+  });
+
+  it.each([
+    ['users', async () => (await app.user()).id],
+    ['households', async () => (await Home.of(app)).id],
+  ])('of one of %s shows a property of its answer that the page has no words for', async (path, make) => {
+    expect(await show(`/${path}/${await make()}`)).toContain('<dt>Updated at</dt>');
   });
 
   it('offers the services and scopes that exist, and the scopes of operators as check boxes only', async () => {
