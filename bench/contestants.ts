@@ -9,6 +9,7 @@ import type { Contestant, Load } from './measure.js';
 import { NAMES } from './names.js';
 import { populate, type Known, type Maker, type Setting } from './population.js';
 import { toAppRequest, toLoginRequest, toNodeRequest, createRefreshing, toUserRequest } from './requests.js';
+import { listGoVerifiers } from './go.js';
 import { listPythonVerifiers } from './python.js';
 import type { BaselineKind, Testbed } from './testbed.js';
 import { listVerifiers } from './verifiers.js';
@@ -32,6 +33,7 @@ export async function makeContestants(
     ...listExchanges(setting),
     ...listVerifiers(setting),
     ...listPythonVerifiers(setting),
+    ...listGoVerifiers(setting),
   ])
     if (isWanted(name)) contestants.push(await make(name));
   return { contestants, known };

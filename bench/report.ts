@@ -36,16 +36,19 @@ export interface Report {
   readonly targets: readonly JudgedTarget[];
   /** Why verifiers in Python were not measured. */
   readonly withoutPython: string | undefined;
+  /** Why the verifier in Go was not measured. */
+  readonly withoutGo: string | undefined;
   readonly workers: readonly WorkersResult[] | undefined;
   readonly scale: ScaleResult | undefined;
 }
 
-export function printJson({ results, targets, withoutPython, workers, scale }: Report): void {
+export function printJson({ results, targets, withoutPython, withoutGo, workers, scale }: Report): void {
   const everything = {
     node: process.version,
     results: Object.fromEntries(results),
     targets,
     withoutPython,
+    withoutGo,
     workers,
     scale,
   };
@@ -53,13 +56,14 @@ export function printJson({ results, targets, withoutPython, workers, scale }: R
 }
 
 export function printReport(report: Report, { rounds, seconds }: MeasureOptions): void {
-  const { results, targets, withoutPython, workers, scale } = report;
+  const { results, targets, withoutPython, withoutGo, workers, scale } = report;
   if (results.size > 0) {
     console.log(`\nNode ${process.version}, one process, ${rounds} rounds of ${seconds} s, medians\n`);
     printResults(results);
     console.log('\nTargets\n');
     printTargets(targets);
     if (withoutPython !== undefined) console.log(`\nVerifiers in Python were not measured: ${withoutPython}`);
+    if (withoutGo !== undefined) console.log(`\nThe verifier in Go was not measured: ${withoutGo}`);
     printLegend();
   }
   if (workers) printWorkers(workers);

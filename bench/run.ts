@@ -9,6 +9,7 @@ import { measureEvents } from './events.js';
 import { measureHouseholds } from './households.js';
 import { measure } from './measure.js';
 import { measureFleets } from './polls.js';
+import { findGoObstacle } from './go.js';
 import { findPythonObstacle } from './python.js';
 import { printJson, printReport } from './report.js';
 import { measureScale } from './scale.js';
@@ -79,6 +80,7 @@ await Cleanup.around(async (cleanup) => {
     results,
     targets: judgeTargets(results),
     withoutPython: findPythonObstacle(),
+    withoutGo: findGoObstacle(),
     workers: options.workers ? await measureWorkers(testbed, known, options) : undefined,
     scale: options.scale ? await measureScale(testbed, options) : undefined,
   };

@@ -59,6 +59,8 @@ const TARGETS: readonly Wanted[] = [
   ratio(NAMES.pythonKey, NAMES.pythonAskingKey, 'throughput', '× asking each time', { least: 20 }),
   rate(NAMES.pythonToken, NAMES.pythonKey, 'of the rate of a key, by CPU', { least: 0.4 }),
   rate(NAMES.pythonToken, NAMES.pythonEs256, '× the verification by PyJWT, by CPU', { least: 20 }),
+  rate(NAMES.goKey, NAMES.goBareKey, 'of the bare work, by CPU', { least: 0.6 }),
+  rate(NAMES.goKeyCores, NAMES.goBareKeyCores, 'of the bare work, by CPU', { least: 0.6 }),
   rate(NAMES.fastapiGuarded, NAMES.fastapi, 'of the route without, by CPU', { least: 0.8 }),
 ];
 

@@ -7,7 +7,7 @@ import type { Variables } from '../src/foundation/config/environment.js';
 import type { EmbeddedPostgres } from '../src/foundation/embedded-postgres/embedded-postgres.js';
 import { claimPort } from '../tools/claim-port.js';
 import type { Cleanup } from '../tools/cleanup.js';
-import { startPostgres, withClient } from '../tools/postgres.js';
+import { makeTemporaryFolder, startPostgres, withClient } from '../tools/postgres.js';
 import { isHealthy, ServerProcess } from '../tools/server-process.js';
 import { makeSecrets, productionVariables, SERVICE_FLAGS, SERVICE_SCRIPT } from '../tools/service.js';
 import type { Load } from './measure.js';
@@ -78,6 +78,11 @@ export class Testbed {
     const firstLine = `SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::int AS pid`;
     const { rows } = await withClient(this.database.url(), (client) => client.query(firstLine));
     return postmaster.parse(rows)[0].pid;
+  }
+
+  /** A folder that goes with the run. */
+  makeFolder(name: string): string {
+    return makeTemporaryFolder(this.cleanup, name);
   }
 
   /** Runs a task at the end of the run, or when it is interrupted. */
