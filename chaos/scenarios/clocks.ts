@@ -114,7 +114,9 @@ export const postgresClock: Scenario = {
       await jump(seconds, givesVerdicts);
       await jump(0, true);
     }
-    for (const { what } of verifyAudit(world.variables())) stage.expect(false, `audit verify: ${what}`);
+    // Not through the proxy, which this process runs and the call blocks.
+    const direct = { ...world.variables(), DATABASE_URL: world.postgres.url };
+    for (const { what } of verifyAudit(direct)) stage.expect(false, `audit verify: ${what}`);
   },
 };
 
