@@ -1,7 +1,8 @@
 /**
- * Reauthentication of the operator, by the passkey of a session that began with one and by the key otherwise, before actions that show a secret, grant rights or cannot be undone, unless the last one
- * is less than 5 minutes old: a session that was left open or stolen is not enough for them (ASVS 7.5.3). The page of such
- * an action renders the proof into its form, and requires it before it acts. Only actions marked isHarmless do without.
+ * Reauthentication of the operator, by the passkey of a session that began with one and by the key otherwise, before
+ * actions that show a secret, grant rights or cannot be undone, unless the last one is less than 5 minutes old: a session
+ * that was left open or stolen is not enough for them (ASVS 7.5.3). The page of such an action renders the proof into its
+ * form, and requires it before it acts. Only actions marked isHarmless do without.
  */
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';

@@ -7,12 +7,11 @@ import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
 import type { OperatorIdentity } from '../../foundation/access/principals.js';
-import { createId, isId } from '../../foundation/common/ids.js';
+import { isId } from '../../foundation/common/ids.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import type { SecretDigest } from '../../foundation/crypto/secret.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
-import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
 import { createFieldProblem, ProblemException, problems } from '../../foundation/problems/problems.js';
 import { withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
@@ -21,6 +20,7 @@ import { Challenges, type PresentedChallenge } from '../challenges/challenges.js
 import {
   buildCounterAdvance,
   buildKnownPasskeys,
+  insertPasskey,
   parseAuthentication,
   parseRegistration,
   PASSKEY_COLUMNS as COLUMNS,
@@ -33,7 +33,6 @@ import {
   type StoredPasskey,
 } from '../webauthn/relying-party.js';
 
-const MAX_PASSKEYS = 20;
 /** Not kept by the authenticator under the name of the operator: it is only asked for after the key. */
 const SELECTION = { residentKey: 'discouraged', userVerification: 'required' } as const;
 
@@ -125,27 +124,12 @@ export class OperatorPasskeys {
     const challenge = await this.findChallenge('operator_registration', text, { id, keyDigest });
     const verified = response && challenge && (await this.relyingParty.verifyRegistration(response, text, true));
     if (!verified) throw createInvalidPasskey();
-    const { credential, credentialDeviceType } = verified;
-    const values = [
-      createId(),
-      id,
-      Buffer.from(credential.id, 'base64url'),
-      Buffer.from(credential.publicKey),
-      credential.counter,
-      response.response.transports,
-      credentialDeviceType === 'multiDevice',
-      name,
-      this.clock.now(),
-      MAX_PASSKEYS,
-    ];
+    const { transports } = response.response;
+    const passkey = { ...verified, ownerId: id, name, transports, now: this.clock.now() };
     return this.dataSource.transaction(async (transaction) => {
       const [current] = await transaction.query<unknown[]>(LOCK_OWNER, [id, keyDigest]);
       if (!current || !(await this.challenges.consumeChallenge(transaction, challenge))) throw createInvalidPasskey();
-      const [added] = await transaction.query<Passkey[]>(INSERT, values).catch((error: unknown) => {
-        const isKnown = getViolatedConstraint(error) === 'operator_passkeys_credential_id_key';
-        throw isKnown ? new ProblemException(problems.passkeyExists) : error;
-      });
-      if (!added) throw new ProblemException(problems.tooManyPasskeys);
+      const added = await insertPasskey(transaction, { table: 'operator_passkeys', statement: INSERT }, passkey);
       await this.audit.record(transaction, toEvent('operator.passkey.added', actor, id, added.id));
       return added;
     });

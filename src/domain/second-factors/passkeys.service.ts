@@ -7,9 +7,8 @@ import type { EntityManager } from 'typeorm';
 import type { OwnCall } from '../../foundation/access/actor.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { createId, isId } from '../../foundation/common/ids.js';
+import { isId } from '../../foundation/common/ids.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
-import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
 import { ProblemException, problems, createFieldProblem } from '../../foundation/problems/problems.js';
 import { Challenges } from '../challenges/challenges.js';
@@ -18,6 +17,8 @@ import { FactorChanges } from './factor-changes.js';
 import type { OwnProof } from './reauthentication.js';
 import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 import {
+  insertPasskey,
+  MAX_PASSKEYS,
   parseRegistration,
   PasskeyCreationOptionsResponse,
   readChallenge,
@@ -27,7 +28,6 @@ import {
   type RegistrationJson,
 } from '../webauthn/relying-party.js';
 
-const MAX_PASSKEYS = 20;
 /** Kept by the authenticator, so that it also logs in alone. */
 const SELECTION = { residentKey: 'required', userVerification: 'preferred' } as const;
 
@@ -86,26 +86,12 @@ export class PasskeysService {
     const response = parseRegistration(answer);
     const verified = user && response && (await this.verifyRegistration(user, response));
     if (!verified) throw createInvalidPasskey();
-    const { challenge, credential, credentialDeviceType } = verified;
-    const values = [
-      createId(),
-      userId,
-      Buffer.from(credential.id, 'base64url'),
-      Buffer.from(credential.publicKey),
-      credential.counter,
-      response.response.transports,
-      credentialDeviceType === 'multiDevice',
-      name,
-      this.clock.now(),
-      MAX_PASSKEYS,
-    ];
+    const { challenge, ...registered } = verified;
+    const { transports } = response.response;
+    const passkey = { ...registered, ownerId: userId, name, transports, now: this.clock.now() };
     const register = async (transaction: EntityManager) => {
       if (!(await this.challenges.consumeChallenge(transaction, challenge))) throw createInvalidPasskey();
-      const [result] = await transaction.query<Passkey[]>(INSERT, values).catch((error: unknown) => {
-        const isKnown = getViolatedConstraint(error) === 'passkeys_credential_id_key';
-        throw isKnown ? new ProblemException(problems.passkeyExists) : error;
-      });
-      if (!result) throw new ProblemException(problems.tooManyPasskeys);
+      const result = await insertPasskey(transaction, { table: 'passkeys', statement: INSERT }, passkey);
       return { result, event: 'user.passkey.added', details: { passkey_id: result.id } } as const;
     };
     return this.changes.commitChange(call, user, register, createInvalidPasskey);

@@ -7,11 +7,14 @@ import { applyDecorators, Injectable } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import type { AuthenticationResponseJSON, VerifiedRegistrationResponse } from '@simplewebauthn/server';
 import { IsObject } from 'class-validator';
+import type { EntityManager } from 'typeorm';
 import { parse } from 'uuid';
 import * as z from 'zod';
+import { createId } from '../../foundation/common/ids.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import type { Presence } from '../../foundation/common/fields.js';
 import { Environment } from '../../foundation/config/environment.js';
+import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
 import { ProblemException, problems, refuseField } from '../../foundation/problems/problems.js';
 import { CHALLENGE_TTL_SECONDS } from '../challenges/challenges.js';
 
@@ -162,6 +165,8 @@ export interface Passkey {
 
 export const PASSKEY_COLUMNS = `id, is_synced AS "isSynced", name, created_at AS "createdAt", last_used_at AS "lastUsedAt"`;
 
+export const MAX_PASSKEYS = 20;
+
 type PasskeyTable = 'passkeys' | 'operator_passkeys';
 
 /**
@@ -185,6 +190,42 @@ const MIN_RSA_BITS = 2_048;
 const ATTESTATION_FORMATS = ['none', 'packed'];
 
 type VerifiedPasskey = Extract<VerifiedRegistrationResponse, { verified: true }>['registrationInfo'];
+
+interface NewPasskey extends Pick<VerifiedPasskey, 'credential' | 'credentialDeviceType'> {
+  readonly ownerId: string;
+  readonly name: string;
+  readonly transports: RegistrationJson['response']['transports'];
+  readonly now: Date;
+}
+
+/**
+ * @param statement inserts what it gets when the owner, `$2`, has fewer than `$10`, and returns {@link PASSKEY_COLUMNS}
+ * @throws {ProblemException} passkey_exists; too_many_passkeys
+ */
+export async function insertPasskey(
+  transaction: EntityManager,
+  { table, statement }: { readonly table: PasskeyTable; readonly statement: string },
+  { ownerId, name, credential, credentialDeviceType, transports, now }: NewPasskey,
+): Promise<Passkey> {
+  const values = [
+    createId(),
+    ownerId,
+    Buffer.from(credential.id, 'base64url'),
+    Buffer.from(credential.publicKey),
+    credential.counter,
+    transports,
+    credentialDeviceType === 'multiDevice',
+    name,
+    now,
+    MAX_PASSKEYS,
+  ];
+  const [added] = await transaction.query<Passkey[]>(statement, values).catch((error: unknown) => {
+    const isKnown = getViolatedConstraint(error) === `${table}_credential_id_key`;
+    throw isKnown ? new ProblemException(problems.passkeyExists) : error;
+  });
+  if (!added) throw new ProblemException(problems.tooManyPasskeys);
+  return added;
+}
 
 /** A passkey as the options name it to the browser. */
 export interface KnownPasskey {
