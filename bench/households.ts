@@ -38,10 +38,15 @@ interface HouseholdsOptions extends MeasureOptions {
 }
 
 /** Prints the routes, with the ratio of both databases in CPU time and in time for an answer. */
-export async function measureHouseholds(testbed: Testbed, options: HouseholdsOptions): Promise<void> {
+export async function measureHouseholds(
+  testbed: Testbed,
+  options: HouseholdsOptions,
+  isWanted: (name: string) => boolean,
+): Promise<void> {
   const { against } = options;
-  const none = await makeRoutes(testbed, 'none', against && join(against, 'dist', 'service', 'main.js'));
-  const many = await makeRoutes(testbed, 'many');
+  const filter = (routes: Contestant[]): Contestant[] => routes.filter(({ name }) => isWanted(name));
+  const none = filter(await makeRoutes(testbed, 'none', against && join(against, 'dist', 'service', 'main.js')));
+  const many = filter(await makeRoutes(testbed, 'many'));
   // Each route follows itself, so that both are measured while the machine is alike.
   const results = await measure(
     none.flatMap((route, index) => [route, ...many.slice(index, index + 1)]),

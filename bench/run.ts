@@ -20,7 +20,7 @@ import { measureWorkers } from './workers.js';
 const USAGE = `Usage: npm run bench -- [--seconds N] [--rounds N] [--only NAME]... [--workers] [--scale]
                           [--profile FOLDER] [--json]
        npm run bench -- polls [--profile FOLDER]
-       npm run bench -- households [--against FOLDER] [--seconds N] [--rounds N]
+       npm run bench -- households [--against FOLDER] [--seconds N] [--rounds N] [--only ROUTE]...
        npm run bench -- events [--seconds N] [--rounds N] [--only 'logins 4']...
 
   polls         only fleets of 1,000 and 10,000 verifiers that poll two replicas, and what one
@@ -67,7 +67,7 @@ await Cleanup.around(async (cleanup) => {
   const testbed = await Testbed.start(cleanup, options.profile);
   const isWanted = (name: string): boolean =>
     options.only.length === 0 || options.only.some((part) => name.includes(part));
-  if (options.part === 'households') return measureHouseholds(testbed, options);
+  if (options.part === 'households') return measureHouseholds(testbed, options, isWanted);
   if (options.part === 'events') return measureEvents(testbed, options, isWanted);
   if (options.part === 'polls') {
     await measureFleets(testbed);
