@@ -9,11 +9,10 @@ import {
 } from '../../domain/households/households.service.js';
 import { InvitationsService } from '../../domain/households/invitations.service.js';
 import { MembersService, type Member } from '../../domain/households/members.service.js';
-import type { HouseholdRole } from '../../domain/households/memberships.js';
 import { toActor } from '../../foundation/access/actor.js';
 import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
 import { FlagField, SearchField, UuidField } from '../../foundation/common/fields.js';
-import { EXAMPLES } from '../../foundation/common/names.js';
+import { EXAMPLES, type HouseholdRole } from '../../foundation/common/names.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
 import { problems } from '../../foundation/problems/problems.js';
 import {

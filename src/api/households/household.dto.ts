@@ -1,7 +1,6 @@
 import { ApiProperty } from '@nestjs/swagger';
 import { IsIn } from 'class-validator';
 import { applyDecorators } from '@nestjs/common';
-import { HOUSEHOLD_ROLES, type HouseholdRole } from '../../domain/households/memberships.js';
 import type { OwnHousehold } from '../../domain/households/households.service.js';
 import type { InvitationView } from '../../domain/households/invitations.service.js';
 import type { Member } from '../../domain/households/members.service.js';
@@ -15,7 +14,7 @@ import {
   NULLABLE_TEXT,
   PasswordField,
 } from '../../foundation/common/fields.js';
-import { EXAMPLES } from '../../foundation/common/names.js';
+import { EXAMPLES, HOUSEHOLD_ROLES, type HouseholdRole } from '../../foundation/common/names.js';
 import { createPageResponse } from '../../foundation/http/page.dto.js';
 import { FreshFactorFields } from '../account/second-factor.dto.js';
 

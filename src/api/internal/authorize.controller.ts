@@ -14,7 +14,6 @@ import {
 } from '@nestjs/common';
 import { ApiHeader, ApiOkResponse, ApiOperation, type ApiResponseOptions } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import { Memberships } from '../../domain/households/memberships.js';
 import { createRefusal, Doors, type RouteDemand } from '../../foundation/access/doors.js';
 import { DOORS, type Principal } from '../../foundation/access/principals.js';
 import { InternalController, RequireWith } from '../../foundation/access/require.js';
@@ -36,7 +35,6 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
     constructor(
       private readonly doors: Doors,
       private readonly log: Log,
-      private readonly memberships: Memberships,
     ) {}
 
     async canActivate(context: ExecutionContext): Promise<true> {
@@ -47,7 +45,7 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
         const principal = await this.doors.authenticate(door, request, demand);
         // RequestMetrics counts verdicts by the principal of the request.
         request.user = principal;
-        response.set({ 'X-Auth-Door': door, ...(await toHeaders(principal, this.memberships)) });
+        response.set({ 'X-Auth-Door': door, ...toHeaders(principal) });
       } catch (error) {
         throw toGatewayProblem(door, error, demand.appScope);
       }
@@ -102,7 +100,7 @@ function toGatewayProblem(door: GatewayDoor, error: unknown, scope: RouteDemand[
  * The identity that a gateway passes on in place of the credential. A user without a household gets an empty header, so
  * that no gateway leaves one of its client in place.
  */
-async function toHeaders(principal: Principal, memberships: Memberships): Promise<Record<string, string>> {
+function toHeaders(principal: Principal): Record<string, string> {
   switch (principal.door) {
     case 'node':
       return { 'X-Auth-Node-Id': principal.nodeId, 'X-Auth-Household-Id': principal.householdId };
@@ -111,9 +109,9 @@ async function toHeaders(principal: Principal, memberships: Memberships): Promis
       return { 'X-Auth-App-Id': appId, 'X-Auth-Caller': caller, ...(scopes && { 'X-Auth-Scopes': scopes.join(' ') }) };
     }
     case 'user': {
-      const { userId, sessionId, email, amr } = principal;
+      const { userId, sessionId, email, amr, households } = principal;
+      if (!households) throw new Error('The route does not declare that it names households');
       const identity = { 'X-Auth-User-Id': userId, 'X-Auth-Session-Id': sessionId, 'X-Auth-Email': email };
-      const households = await memberships.listMemberships(userId);
       const ids = households.map(({ id }) => id).join(',');
       return { ...identity, 'X-Auth-Households': ids, ...toAmrHeader(amr) };
     }
@@ -155,7 +153,13 @@ const Authorize = (
 ) =>
   applyDecorators(
     RequireWith(createGatewayGuard(door), door),
-    Declares({ audience: 'gateways', body: 'none', logged: 'failures', countedAs: ['validations'] }),
+    Declares({
+      audience: 'gateways',
+      body: 'none',
+      namesHouseholds: door === 'user',
+      logged: 'failures',
+      countedAs: ['validations'],
+    }),
     ApiOperation({
       summary: `Authorize a request at a gateway, at the ${door} door`,
       description:

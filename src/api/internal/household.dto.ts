@@ -1,6 +1,6 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { HOUSEHOLD_ROLES, type HouseholdRole } from '../../domain/households/memberships.js';
 import { HOUSEHOLD_ID, type Presence } from '../../foundation/common/fields.js';
+import { HOUSEHOLD_ROLES, type HouseholdRole } from '../../foundation/common/names.js';
 
 export class HouseholdOfUser {
   @ApiProperty(HOUSEHOLD_ID) id!: string;

@@ -18,7 +18,6 @@ import { InternalController, RequireWith } from '../../foundation/access/require
 import { Declares } from '../../foundation/access/route-declarations.js';
 import { ID } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
-import { Memberships } from '../../domain/households/memberships.js';
 import { DelegatedDoor } from '../../domain/delegation/delegated.door.js';
 import { UserDoor } from '../../domain/tokens/user.door.js';
 import { MAX_TEXT_LENGTH } from '../../foundation/http/validation.js';
@@ -65,7 +64,7 @@ class ActiveTokenResponse {
   })
   auth_time!: number;
 
-  @HouseholdsField({ optional: true }) households?: readonly HouseholdOfUser[];
+  @HouseholdsField({ optional: true }) households?: readonly HouseholdOfUser[] | undefined;
 
   @ApiPropertyOptional({ type: String, description: 'of a delegated token: the service it is for', example: 'recipes' })
   aud?: string;
@@ -97,7 +96,6 @@ export class IntrospectController {
   constructor(
     private readonly door: UserDoor,
     private readonly delegatedDoor: DelegatedDoor,
-    private readonly memberships: Memberships,
   ) {}
 
   @Post('introspect')
@@ -118,7 +116,7 @@ export class IntrospectController {
     const { caller } = getPrincipal(request, 'app');
     const principal = await this.authenticateUser(readIntrospectedToken(request.body as Buffer | undefined), caller);
     if (!principal) return { active: false };
-    const { userId, sessionId, email, amr, authenticatedAt, claims, delegation } = principal;
+    const { userId, sessionId, email, amr, authenticatedAt, claims, delegation, households } = principal;
     const { exp, iat, iss, jti } = claims;
     const token = { exp, iat, iss, jti, token_type: 'Bearer' as const };
     const authentication = { amr: [...amr], auth_time: Math.floor(authenticatedAt.getTime() / 1_000) };
@@ -128,7 +126,7 @@ export class IntrospectController {
       const scope = scopes.join(' ');
       return { ...identity, aud: caller, client_id: chain[0].appId, scope, act: toActResponse(chain) };
     }
-    return { ...identity, username: email, households: await this.memberships.listMemberships(userId) };
+    return { ...identity, username: email, households };
   }
 
   /** Logs no refusal, because an inactive token is an answer to the caller and not an attempt at the user door. */
@@ -137,7 +135,7 @@ export class IntrospectController {
     try {
       return await (this.delegatedDoor.isDelegated(token)
         ? this.delegatedDoor.verifyDelegated(token, caller)
-        : this.door.verifyToken(token));
+        : this.door.verifyToken(token, true));
     } catch (error) {
       if (error instanceof ProblemException && error.problem.status === 401) return undefined;
       throw error;

@@ -1,7 +1,6 @@
 import { Post, Req } from '@nestjs/common';
 import { ApiOperation, ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { Memberships } from '../../domain/households/memberships.js';
 import { Freshness } from '../../domain/revocation/propagation.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import { RequireForwardedUser, Answers, InternalController } from '../../foundation/access/require.js';
@@ -37,7 +36,7 @@ class ValidUserResponse {
   })
   amr!: string[];
 
-  @HouseholdsField({ optional: true }) households?: readonly HouseholdOfUser[];
+  @HouseholdsField({ optional: true }) households?: readonly HouseholdOfUser[] | undefined;
 
   @ApiPropertyOptional({
     type: String,
@@ -63,10 +62,7 @@ class ValidUserResponse {
 
 @InternalController()
 export class ValidateUserController {
-  constructor(
-    private readonly freshness: Freshness,
-    private readonly memberships: Memberships,
-  ) {}
+  constructor(private readonly freshness: Freshness) {}
 
   @Post('validate-user')
   @RequireForwardedUser()
@@ -78,9 +74,8 @@ export class ValidateUserController {
       'this service, both must be valid.',
   })
   @Answers(200, ValidUserResponse)
-  async validateUser(@Req() request: Request): Promise<ValidUserResponse> {
-    const { userId, sessionId, email, amr, expiresAt, delegation } = getPrincipal(request, 'user');
-    const households = delegation ? [] : await this.memberships.listMemberships(userId);
+  validateUser(@Req() request: Request): ValidUserResponse {
+    const { userId, sessionId, email, amr, expiresAt, delegation, households } = getPrincipal(request, 'user');
     this.freshness.setHeaders(request, { expiresAt });
     const expires_at = expiresAt.toISOString();
     const identity = { valid: true as const, user_id: userId, session_id: sessionId, expires_at, amr: [...amr] };

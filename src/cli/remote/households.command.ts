@@ -3,8 +3,7 @@ import type {
   AdminHouseholdMemberResponse,
   AdminHouseholdResponse,
 } from '../../api/admin/households.admin.controller.js';
-import type { HouseholdRole } from '../../domain/households/memberships.js';
-import { EXAMPLES } from '../../foundation/common/names.js';
+import { EXAMPLES, type HouseholdRole } from '../../foundation/common/names.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
 import { addYes, createConfirm } from '../terminal.js';

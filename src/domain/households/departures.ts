@@ -5,6 +5,7 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
+import type { HouseholdRole } from '../../foundation/common/names.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { isId } from '../../foundation/common/ids.js';
 import { DatabaseClock } from '../../foundation/database/database.js';
@@ -12,7 +13,6 @@ import { ProblemException, problems } from '../../foundation/problems/problems.j
 import { isOpenAt } from '../keys/one-time-codes.js';
 import { EnrolmentsService, type CodeScope } from '../nodes/enrolments.service.js';
 import { toHouseholdEvent } from './household-audit-events.js';
-import type { HouseholdRole } from './memberships.js';
 
 const LOCK_HOUSEHOLDS = `SELECT id FROM households
   WHERE id IN (SELECT household_id FROM household_members WHERE user_id = $1) ORDER BY id FOR NO KEY UPDATE`;

@@ -9,11 +9,11 @@ import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
 import { createRefusal } from '../../foundation/access/doors.js';
 import { isId } from '../../foundation/common/ids.js';
+import type { HouseholdRole } from '../../foundation/common/names.js';
 import { DatabaseClock } from '../../foundation/database/database.js';
 import { ProblemException, problems, refuseField } from '../../foundation/problems/problems.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
 import { createWrongPassword, type AccountState } from '../passwords/password-verifier.js';
-import type { HouseholdRole } from './memberships.js';
 
 /** The state of the account when its user reauthenticated. */
 export interface Proof extends Pick<AccountState, 'passwordChangedAt'> {

@@ -9,7 +9,6 @@ import { Household } from './household.entity.js';
 import { HouseholdsService } from './households.service.js';
 import { InvitationsService } from './invitations.service.js';
 import { MembersService } from './members.service.js';
-import { Memberships } from './memberships.js';
 
 @Module({
   imports: [TypeOrmModule.forFeature([Household, HouseholdInvitation]), NodesModule],
@@ -20,8 +19,7 @@ import { Memberships } from './memberships.js';
     HouseholdsService,
     InvitationsService,
     MembersService,
-    Memberships,
   ],
-  exports: [Departures, HouseholdNodesService, HouseholdsService, InvitationsService, MembersService, Memberships],
+  exports: [Departures, HouseholdNodesService, HouseholdsService, InvitationsService, MembersService],
 })
 export class HouseholdsModule {}

@@ -2,6 +2,7 @@
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { DataSource, type EntityManager, type Repository } from 'typeorm';
+import type { HouseholdRole } from '../../foundation/common/names.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { createId, isId } from '../../foundation/common/ids.js';
 import { ANY_GIVEN_ID, Database, DatabaseClock } from '../../foundation/database/database.js';
@@ -21,7 +22,6 @@ import {
 } from './household-actions.js';
 import { toHouseholdEvent } from './household-audit-events.js';
 import { Household } from './household.entity.js';
-import type { HouseholdRole } from './memberships.js';
 
 const MAX_HOUSEHOLDS_OF_USER = 32;
 /**

@@ -4,6 +4,7 @@
  * earlier call may have done it.
  */
 import { Injectable } from '@nestjs/common';
+import type { HouseholdRole } from '../../foundation/common/names.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { isId } from '../../foundation/common/ids.js';
 import { Database } from '../../foundation/database/database.js';
@@ -14,7 +15,6 @@ import { Departures } from './departures.js';
 import { HouseholdActions, readRole, requireProof, type Caller, type LockedHousehold } from './household-actions.js';
 import { toHouseholdEvent } from './household-audit-events.js';
 import { insertMember, refuseTooManyHouseholds } from './households.service.js';
-import type { HouseholdRole } from './memberships.js';
 
 const MAX_MEMBERS = 100;
 

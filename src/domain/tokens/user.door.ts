@@ -4,6 +4,7 @@ import type { UserPrincipal } from '../../foundation/access/principals.js';
 import { isId } from '../../foundation/common/ids.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
+import { Memberships } from './memberships.js';
 import { AccessTokens, type AccessTokenClaims } from './access-tokens.js';
 import { SessionsService } from './sessions.service.js';
 
@@ -18,23 +19,26 @@ export class UserDoor {
     private readonly environment: Environment,
     private readonly sessions: SessionsService,
     private readonly clock: ComparedClock,
+    private readonly memberships: Memberships,
   ) {}
 
   /**
    * Verifies a token that the strategy did not read: one from a body, or one that does not authenticate its request.
+   * @param withHouseholds as for {@link verifyClaims}
    * @throws {ProblemException} invalid_access_token
    */
-  async verifyToken(token: string): Promise<UserPrincipal> {
+  async verifyToken(token: string, withHouseholds = false): Promise<UserPrincipal> {
     const claims = await this.accessTokens.verifySignature(token);
     if (!claims) throw createRefusal('user', 'not_accepted');
-    return this.verifyClaims(claims);
+    return this.verifyClaims(claims, withHouseholds);
   }
 
   /**
    * @param claims the claims of a token whose signature was verified
+   * @param withHouseholds reads the households of the user beside the session, so that they cost no time of their own
    * @throws {ProblemException} invalid_access_token
    */
-  async verifyClaims(claims: Partial<AccessTokenClaims>): Promise<UserPrincipal> {
+  async verifyClaims(claims: Partial<AccessTokenClaims>, withHouseholds: boolean): Promise<UserPrincipal> {
     if (!hasRequiredClaims(claims, this.environment.jwtAudience)) throw createRefusal('user', 'incomplete_claims');
     const { sub: userId, sid: sessionId, iss, jti, iat, exp } = claims;
     const now = this.clock.trustedNow();
@@ -43,12 +47,15 @@ export class UserDoor {
       await this.sessions.requirePastRefresh(sessionId, now);
       throw createRefusal('user', 'impossible_times', { user_id: userId });
     }
-    const session = await this.sessions.findLiveSession(sessionId, userId);
+    const [session, households] = await Promise.all([
+      this.sessions.findLiveSession(sessionId, userId),
+      withHouseholds ? this.memberships.listMemberships(userId) : undefined,
+    ]);
     if (!session) throw createRefusal('user', 'session_ended', { user_id: userId, session_id: sessionId });
     const { email, amr, created_at: authenticatedAt, absolute_expires_at: sessionEnd } = session;
     const expiresAt = new Date(Math.min(exp * 1_000, sessionEnd.getTime()));
-    const claimed = { iss, jti, iat, exp };
-    return { door: 'user', userId, sessionId, email, amr, authenticatedAt, expiresAt, claims: claimed };
+    const identity = { userId, sessionId, email, amr, authenticatedAt, expiresAt, claims: { iss, jti, iat, exp } };
+    return { door: 'user', ...identity, households };
   }
 
   /**

@@ -5,6 +5,7 @@ import type { Request } from 'express';
 import { Strategy } from 'passport-jwt';
 import { Doors, readBearer } from '../../foundation/access/doors.js';
 import type { UserPrincipal } from '../../foundation/access/principals.js';
+import { getDeclaredRoute } from '../../foundation/access/route-table.js';
 import { Freshness, isFreshVerdictWanted } from '../revocation/propagation.js';
 import { AccessTokens, type AccessTokenClaims, type VerificationKey } from './access-tokens.js';
 import { UserDoor } from './user.door.js';
@@ -34,12 +35,13 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
         found.then(use, (error: unknown) => this.error(error as Error));
       },
       ...accessTokens.verificationOptions,
+      passReqToCallback: true,
     });
     doors.install('user', this);
   }
 
-  validate(claims: Partial<AccessTokenClaims>): Promise<UserPrincipal> {
-    return this.door.verifyClaims(claims);
+  validate(request: Request, claims: Partial<AccessTokenClaims>): Promise<UserPrincipal> {
+    return this.door.verifyClaims(claims, getDeclaredRoute(request).namesHouseholds);
   }
 }
 

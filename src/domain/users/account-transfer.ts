@@ -7,6 +7,7 @@ import { CsvError, parse as parseCsv } from 'csv-parse/sync';
 import { DataSource, type EntityManager } from 'typeorm';
 import * as z from 'zod';
 import { COMMAND_LINE } from '../../foundation/access/actor.js';
+import { HOUSEHOLD_ROLES, type HouseholdRole } from '../../foundation/common/names.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays } from '../../foundation/common/clock.js';
 import { parseNewEmail } from '../../foundation/common/fields.js';
@@ -15,7 +16,6 @@ import type { AuditEventName } from '../../foundation/common/security-events.js'
 import { MAX_BCRYPT_COST } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { ForeignHashError, formatPbkdf2, parseForeignHash } from '../passwords/foreign-hash.js';
-import { HOUSEHOLD_ROLES, type HouseholdRole } from '../households/memberships.js';
 import { hasPassword, NO_PASSWORD, OWN_PREFIX, type PasswordHash } from '../passwords/password-hasher.js';
 
 export interface PortableAccount {

@@ -2,7 +2,7 @@
 // its actor's id, all in this file; the room of its credential has the door itself and its strategy.
 
 import type { Request } from 'express';
-import type { OperatorScope } from '../common/names.js';
+import type { HouseholdRole, OperatorScope } from '../common/names.js';
 import type { RefusalEventName } from '../common/security-events.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import { problems, type Problem } from '../problems/problems.js';
@@ -64,6 +64,14 @@ export interface UserPrincipal {
   readonly claims: TokenClaims;
   /** Present when another service got the token on behalf of the user (RFC 8693). */
   readonly delegation?: Delegation;
+  /** Where the user lives, in the order of the ids; present where the caller asked for them. */
+  readonly households?: readonly Membership[] | undefined;
+}
+
+/** Named as in the answers to services. */
+export interface Membership {
+  readonly id: string;
+  readonly role: HouseholdRole;
 }
 
 /** A service that passed the user on, and the pair (app credential) that allowed it. */

@@ -333,7 +333,7 @@ export const RequireNodeItself = () => RequireWith(OwnKeyGuard, 'node');
 export const RequireForwardedUser = () =>
   applyDecorators(
     buildForwardedDoor('user', [ForwardingAppGuard, ForwardedUserGuard], ...USER_VERDICTS),
-    Declares({ headers: [TARGET_HEADER] }),
+    Declares({ headers: [TARGET_HEADER], namesHouseholds: true }),
     describeTargetHeader(
       'Your own name, for a token that another service got on behalf of the user: it is valid only with your own app ' +
         'credential, and for you. For the user’s own token, leave it out.',

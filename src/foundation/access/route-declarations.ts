@@ -32,6 +32,8 @@ export interface RouteDeclaration {
   readonly body: BodyKind;
   /** Other routes refuse these headers: if they ignored one, the caller would believe that it was checked. */
   readonly headers: readonly (typeof TARGET_HEADER | typeof SCOPE_HEADER)[];
+  /** Whether the answer names the households of the user, so that the user door reads them. */
+  readonly namesHouseholds: boolean;
   /** Which requests the request log contains. A refusal is also logged as a security event, whatever this says. */
   readonly logged: 'all' | 'failures' | 'none';
   /** What a request that is answered with 200 counts as in the hourly counts. */

@@ -54,7 +54,14 @@ export function isAlias(path: string): boolean {
   return /^\/(auth|users|admin)(\/|$)/.test(path);
 }
 
-const DEFAULTS = { audience: 'anyone', body: 'json', headers: [], logged: 'all', countedAs: [] } as const;
+const DEFAULTS = {
+  audience: 'anyone',
+  body: 'json',
+  headers: [],
+  namesHouseholds: false,
+  logged: 'all',
+  countedAs: [],
+} as const;
 const NO_LISTS: ReadonlyMap<string, number> = new Map();
 
 @Injectable()

@@ -85,6 +85,9 @@ export function isOperatorScopeList(value: unknown): value is OperatorScope[] {
 export const SECOND_FACTOR_METHODS = ['totp', 'recovery_code', 'passkey'] as const;
 export type SecondFactorMethod = (typeof SECOND_FACTOR_METHODS)[number];
 
+export const HOUSEHOLD_ROLES = ['admin', 'member'] as const;
+export type HouseholdRole = (typeof HOUSEHOLD_ROLES)[number];
+
 /**
  * The OpenAPI document, the help of `platform-auth` and the README use the same examples, so that a reader can continue
  * from one in another.

@@ -4,16 +4,8 @@
  * feed as a change of its user. So the lease covers memberships as it covers sessions (docs/decisions/0054).
  */
 import { Injectable } from '@nestjs/common';
+import type { Membership } from '../../foundation/access/principals.js';
 import { ANY_GIVEN_ID, batchReads, Database } from '../../foundation/database/database.js';
-
-export const HOUSEHOLD_ROLES = ['admin', 'member'] as const;
-export type HouseholdRole = (typeof HOUSEHOLD_ROLES)[number];
-
-/** Named as in the answers to services. */
-export interface Membership {
-  readonly id: string;
-  readonly role: HouseholdRole;
-}
 
 const READ = {
   name: 'household_members_read',
