@@ -3,7 +3,7 @@ import { createHash, createHmac, randomUUID } from 'node:crypto';
 import { ANY_GIVEN_ID } from '../src/foundation/database/database.js';
 import { RESERVE } from '../src/foundation/throttling/throttle-windows.js';
 import { buildDeletion, SESSIONS } from '../src/domain/maintenance/jobs.js';
-import { READ_LIVE } from '../src/domain/tokens/sessions.service.js';
+import { READ_LIVE, READ_LIVE_WITH_HOUSEHOLDS } from '../src/domain/tokens/sessions.service.js';
 import { ROTATE } from '../src/domain/tokens/refresh-tokens.js';
 import { ApiClient } from '../tools/api-client.js';
 import { withClient } from '../tools/postgres.js';
@@ -112,6 +112,7 @@ const STATEMENTS: readonly [name: string, text: string][] = [
   ['validate-node', `SELECT id, household_id, key_digest, revoked_at FROM nodes WHERE id = ${ANY_GIVEN_ID}`],
   ['validate-app', `SELECT id, caller, target, key_digest FROM app_credentials WHERE id = ${ANY_GIVEN_ID}`],
   ['bearer', READ_LIVE.text],
+  ['validate-user', READ_LIVE_WITH_HOUSEHOLDS.text],
   ['user', `SELECT id, email, is_active, created_at, updated_at FROM users WHERE id = ${ANY_GIVEN_ID}`],
   ['refresh', ROTATE.text],
   ['login', 'SELECT id, email, password_hash, is_active FROM users WHERE email = $1'],

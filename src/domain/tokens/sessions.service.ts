@@ -18,6 +18,7 @@ import { Database, ANY_GIVEN_ID, RowsById, type Statement } from '../../foundati
 import { toErrorFields, Log } from '../../foundation/logging/log.js';
 import { MetricsRegistry, cacheQuery } from '../../foundation/metrics/metrics-registry.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { MEMBERSHIPS_OF_SESSION } from './memberships.js';
 import { Session, type SessionEndReason } from './session.entity.js';
 import { findPage, type Page, type PageRequest } from '../../foundation/database/page.js';
 
@@ -61,12 +62,19 @@ const END_SURPLUS_SESSIONS = withAuditEvent({
          FROM locked WHERE sessions.id = locked.id RETURNING sessions.id`,
 });
 
-export const READ_LIVE = {
-  name: 'sessions_read_live',
-  text: `SELECT sessions.id, user_id, email, amr, sessions.created_at, absolute_expires_at
+const buildReadLive = (name: string, more = ''): Statement => ({
+  name,
+  text: `SELECT sessions.id, user_id, email, amr, sessions.created_at, absolute_expires_at${more}
          FROM sessions JOIN users ON users.id = user_id
          WHERE sessions.id = ${ANY_GIVEN_ID} AND ${buildIsLive('absolute_expires_at', '$2')}`,
-};
+});
+
+export const READ_LIVE = buildReadLive('sessions_read_live');
+/** A statement of its own, so that routes that name no households do not pay for them. */
+export const READ_LIVE_WITH_HOUSEHOLDS = buildReadLive(
+  'sessions_read_live_with_households',
+  `, (${MEMBERSHIPS_OF_SESSION}) AS memberships`,
+);
 
 const READ_LATER_REFRESH = {
   name: 'sessions_read_later_refresh',
@@ -85,12 +93,18 @@ interface LiveSession {
   readonly amr: readonly string[];
   readonly created_at: Date;
   readonly absolute_expires_at: Date;
+  /** Undefined when they were not asked for; null without a household. */
+  readonly memberships?: string | null;
 }
 
 @Injectable()
 export class SessionsService {
   private readonly liveSessions = new RowsById<LiveSession>((ids) =>
     this.database.rows(READ_LIVE, [ids, this.clock.now()]),
+  );
+
+  private readonly liveSessionsWithHouseholds = new RowsById<LiveSession>((ids) =>
+    this.database.rows(READ_LIVE_WITH_HOUSEHOLDS, [ids, this.clock.now()]),
   );
 
   constructor(
@@ -108,8 +122,8 @@ export class SessionsService {
   }
 
   /** @returns undefined when the session is not live, or belongs to another user */
-  async findLiveSession(sessionId: string, userId: string): Promise<LiveSession | undefined> {
-    const session = await this.liveSessions.find(sessionId);
+  async findLiveSession(sessionId: string, userId: string, withHouseholds = false): Promise<LiveSession | undefined> {
+    const session = await (withHouseholds ? this.liveSessionsWithHouseholds : this.liveSessions).find(sessionId);
     return session?.user_id === userId ? session : undefined;
   }
 

@@ -1,7 +1,6 @@
 import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
-import { Memberships } from './memberships.js';
 import { AccessTokens } from './access-tokens.js';
 import { NewSessions } from './new-sessions.js';
 import { RefreshTokens, TokenRotation } from './refresh-tokens.js';
@@ -12,16 +11,7 @@ import { UserStrategy } from './user.strategy.js';
 
 @Module({
   imports: [TypeOrmModule.forFeature([Session]), SigningKeysModule],
-  providers: [
-    AccessTokens,
-    Memberships,
-    RefreshTokens,
-    NewSessions,
-    SessionsService,
-    TokenRotation,
-    UserDoor,
-    UserStrategy,
-  ],
+  providers: [AccessTokens, RefreshTokens, NewSessions, SessionsService, TokenRotation, UserDoor, UserStrategy],
   exports: [AccessTokens, NewSessions, SessionsService, TokenRotation, UserDoor],
 })
 export class TokensModule {}

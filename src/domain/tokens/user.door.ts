@@ -4,8 +4,8 @@ import type { UserPrincipal } from '../../foundation/access/principals.js';
 import { isId } from '../../foundation/common/ids.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
-import { Memberships } from './memberships.js';
 import { AccessTokens, type AccessTokenClaims } from './access-tokens.js';
+import { readMemberships } from './memberships.js';
 import { SessionsService } from './sessions.service.js';
 
 /** Tolerated difference between the clocks of the replica that signed and the one that verifies. */
@@ -19,7 +19,6 @@ export class UserDoor {
     private readonly environment: Environment,
     private readonly sessions: SessionsService,
     private readonly clock: ComparedClock,
-    private readonly memberships: Memberships,
   ) {}
 
   /**
@@ -35,7 +34,7 @@ export class UserDoor {
 
   /**
    * @param claims the claims of a token whose signature was verified
-   * @param withHouseholds reads the households of the user beside the session, so that they cost no time of their own
+   * @param withHouseholds reads the households of the user with the session
    * @throws {ProblemException} invalid_access_token
    */
   async verifyClaims(claims: Partial<AccessTokenClaims>, withHouseholds: boolean): Promise<UserPrincipal> {
@@ -47,15 +46,13 @@ export class UserDoor {
       await this.sessions.requirePastRefresh(sessionId, now);
       throw createRefusal('user', 'impossible_times', { user_id: userId });
     }
-    const [session, households] = await Promise.all([
-      this.sessions.findLiveSession(sessionId, userId),
-      withHouseholds ? this.memberships.listMemberships(userId) : undefined,
-    ]);
+    const session = await this.sessions.findLiveSession(sessionId, userId, withHouseholds);
     if (!session) throw createRefusal('user', 'session_ended', { user_id: userId, session_id: sessionId });
-    const { email, amr, created_at: authenticatedAt, absolute_expires_at: sessionEnd } = session;
+    const { email, amr, created_at: authenticatedAt, absolute_expires_at: sessionEnd, memberships } = session;
     const expiresAt = new Date(Math.min(exp * 1_000, sessionEnd.getTime()));
-    const identity = { userId, sessionId, email, amr, authenticatedAt, expiresAt, claims: { iss, jti, iat, exp } };
-    return { door: 'user', ...identity, households };
+    const households = memberships === undefined ? undefined : readMemberships(memberships);
+    const claimed = { iss, jti, iat, exp };
+    return { door: 'user', userId, sessionId, email, amr, authenticatedAt, expiresAt, claims: claimed, households };
   }
 
   /**
