@@ -1,12 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { InvalidArgumentError, type Command } from 'commander';
-import type { Finding, Query, Verification } from '../../domain/audit/seals/seal-verifier.js';
+import { ACKNOWLEDGED, MAX_FINDINGS, type Finding } from '../../domain/audit/seals/seal-findings.js';
+import type { Verification } from '../../domain/audit/seals/seal-verifier.js';
 import {
   formatCheckpoint,
   isCheckpoint,
   LAST_SEAL,
-  MAX_FINDINGS,
   SealKey,
+  type Query,
   type SealContent,
   type StoredSeal,
 } from '../../domain/audit/seals/seal.js';
@@ -68,7 +69,6 @@ export function addAcknowledgeCommand(audit: Command): void {
 async function recordAcknowledgements(findings: readonly Finding[], reason: string, operator: string): Promise<void> {
   const variables = readVariables();
   const key = new SealKey(parseAuditSealSecret(variables));
-  const { ACKNOWLEDGED } = await import('../../domain/audit/seals/seal-verifier.js');
   const { withServices } = await import('./database-services.js');
   await withServices(variables, ({ audit, dataSource }) =>
     dataSource.transaction(async (transaction) => {

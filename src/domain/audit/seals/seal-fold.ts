@@ -8,9 +8,10 @@ import { DataSource, type EntityManager } from 'typeorm';
 import { addDays } from '../../../foundation/common/clock.js';
 import { Environment } from '../../../foundation/config/environment.js';
 import { Log } from '../../../foundation/logging/log.js';
-import { Findings, SealChain, type Query, type SealKeys } from './seal-verifier.js';
+import { SealChain } from './seal-chain.js';
+import { Findings } from './seal-findings.js';
 import { SealWriter } from './seal-writer.js';
-import { parseContent, SealKey, type StoredSeal } from './seal.js';
+import { parseContent, SealKey, type Query, type SealKeys, type StoredSeal } from './seal.js';
 
 const SEALS_PER_FOLD = 1_000;
 const MAX_FOLDS_PER_RUN = 20;

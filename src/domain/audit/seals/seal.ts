@@ -82,6 +82,8 @@ export interface Acknowledgement {
 export const CANONICAL_ROW = `(SELECT jsonb_object_agg(key, value)
   FROM jsonb_each(to_jsonb(logged)) WHERE value <> 'null')::text`;
 
+export const UTC_TIME = `to_char(logged.time, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+
 /** Time in microseconds since 1970; the largest bigint for infinity. */
 export const MICROS = `CASE WHEN isfinite(logged.time) THEN (extract(epoch FROM logged.time) * 1000000)::bigint
   ELSE 9223372036854775807 END`;
@@ -133,6 +135,11 @@ export class SealKey {
   }
 }
 
+export type SealKeys = ReadonlyMap<string, SealKey>;
+
+/** Runs SQL in one read-only transaction, so that rows and seals belong to one snapshot. */
+export type Query = <Row extends object>(text: string, values?: unknown[]) => Promise<Row[]>;
+
 export function parseContent({ content }: StoredSeal): SealContent | undefined {
   try {
     return JSON.parse(content) as SealContent;
@@ -169,8 +176,6 @@ export function digestEntries(bytes: Buffer): string {
 
 const WORD = 'platform-auth-audit-checkpoint/1';
 const LINE = new RegExp(`^${WORD} ([1-9]\\d{0,14}) \\S+ ([0-9a-f]{64})$`);
-
-export const MAX_FINDINGS = 1_000;
 
 /** The head of the chain at one moment. Its HMAC covers every earlier seal. */
 interface Checkpoint {
