@@ -22,32 +22,35 @@ import {
 import { EventWaits } from './event-waits.js';
 import type { EventType } from './event-types.js';
 
+/** The SQL condition that a purge took events of these types after a position. */
+const buildIsPurged = (types: string, seal: `$${number}`, number: `$${number}`): string =>
+  `EXISTS (SELECT FROM event_purges AS purge WHERE type = ANY (${types})
+    AND (purge.seal, purge.number) > (${seal}::bigint, ${number}::integer))`;
+
 /**
- * `$1`: service, `$2`: consumer, `$3`: how many seconds it holds the subscription after a poll. Skips a locked row,
- * because polls that wait for a lock would keep their connections and exhaust the pool.
+ * `$1`: service, `$2`: consumer, `$3`: how many seconds it holds the subscription after a poll, `$4` to `$6`: seal,
+ * number and mark of the cursor that it hands back. The stored position needs no proof once its seal was folded. Skips a
+ * locked row, because polls that wait for a lock would keep their connections and exhaust the pool.
  */
-const HOLD = `UPDATE event_subscriptions SET consumer = $2, polled_at = clock_timestamp()
+const HOLD = `UPDATE event_subscriptions AS held SET consumer = $2, polled_at = clock_timestamp()
   WHERE service = (SELECT service FROM event_subscriptions WHERE service = $1
     AND (consumer IS NULL OR consumer = $2 OR polled_at < clock_timestamp() - make_interval(secs => $3))
     FOR UPDATE SKIP LOCKED)
-  RETURNING types, seal::float8, number, generation, origin, ${ORIGIN} AS present`;
-/** Of the same values. A consumer that holds the subscription itself met a lock, which ends soon. */
+  RETURNING types, seal::float8, number, generation, origin, ${ORIGIN} AS present,
+    CASE WHEN $4::bigint = 0 THEN $6 = ''
+      ELSE EXISTS (SELECT FROM audit_seals WHERE audit_seals.number = $4 AND ${SEAL_MARK} = $6)
+        OR (seal = $4 AND number = $5 AND seal < (SELECT min(audit_seals.number) FROM audit_seals)) END AS "isOfSeal",
+    ${buildIsPurged('held.types', '$4', '$5')} AS "isPurged"`;
+/** `$1` to `$3` as for {@link HOLD}. A consumer that holds the subscription itself met a lock, which ends soon. */
 const FIND_HOLDER = `SELECT CASE WHEN consumer <> $2
     THEN ceil($3 - extract(epoch FROM clock_timestamp() - polled_at))::integer ELSE 1 END AS seconds
   FROM event_subscriptions WHERE service = $1`;
-/** `$3`: whether it is the stored position, which needs no proof once its seal was folded. */
-const FIND_SEAL = `SELECT FROM audit_seals WHERE number = $1 AND ${SEAL_MARK} = $2
-  UNION ALL SELECT WHERE $3 AND $1 < (SELECT min(number) FROM audit_seals)`;
-/** `$1`: types, `$2` and `$3`: position. */
-const IS_PURGED =
-  'EXISTS (SELECT FROM event_purges WHERE type = ANY ($1) AND (seal, number) > ($2::bigint, $3::integer))';
-const FIND_PURGED = `SELECT ${IS_PURGED} AS "isPurged"`;
 /**
- * One statement, so that a purge between its parts cannot hide events. Each type reads its own part of the index. It is
- * no equation, because PostgreSQL then drops the type from the order, and may pass over the events of all other types
- * by the primary key: seconds after a month of logins.
+ * `$1`: types, `$2` and `$3`: position, `$4`: limit. One statement, so that a purge between its parts cannot hide
+ * events. Each type reads its own part of the index. It is no equation, because PostgreSQL then drops the type from the
+ * order, and may pass over the events of all other types by the primary key: seconds after a month of logins.
  */
-const READ = `SELECT ${IS_PURGED} AS "isPurged", copied.seal::float8 AS copied,
+const READ = `SELECT ${buildIsPurged('$1', '$2', '$3')} AS "isPurged", copied.seal::float8 AS copied,
     COALESCE((SELECT ${SEAL_MARK} FROM audit_seals WHERE number = copied.seal), '') AS "copiedMark",
     COALESCE((SELECT jsonb_agg(to_jsonb(next) ORDER BY next.seal, next.number) FROM (
       SELECT found.*, ${SEAL_MARK} AS mark FROM unnest($1::text[]) AS wanted (type)
@@ -102,6 +105,10 @@ interface Held extends EventPosition {
   readonly generation: number;
   readonly origin: string | null;
   readonly present: string;
+  /** Whether the seal of the cursor is one of this history. */
+  readonly isOfSeal: boolean;
+  /** Whether a purge took events after the cursor. */
+  readonly isPurged: boolean;
 }
 
 interface Read {
@@ -147,10 +154,13 @@ export class EventFeed {
 
   private async readWithin(transaction: EntityManager, poll: Poll): Promise<ReadResult> {
     const { service, consumer, after, limit } = poll;
+    const cursor = after === undefined ? undefined : parseEventCursor(after);
     const hold = [service, consumer, this.environment.eventHoldSeconds];
-    const [[held]] = await transaction.query<[Held[], number]>(HOLD, hold);
+    const asked = [...hold, cursor?.seal, cursor?.number, cursor?.mark];
+    const [[held]] = await transaction.query<[Held[], number]>(HOLD, asked);
     if (!held) return findRefusal(transaction, hold);
-    const from = await this.findStart(transaction, poll, held, after);
+    const from = after === undefined ? getStored(held) : judgeCursor(cursor, held);
+    if (from !== undefined && from === cursor) await this.acknowledge(transaction, poll, held, cursor);
     const { seal, number } = from ?? held;
     const [read] = await transaction.query<Read[]>(READ, [held.types, seal, number, limit + 1]);
     if (!read) throw new Error('event_position has no row');
@@ -167,39 +177,14 @@ export class EventFeed {
     return { batch: { events, hasMore: read.events.length > limit, resetCursor: undefined }, types, copied };
   }
 
-  /**
-   * Judges the cursor in this order: its history, what a purge took since, its generation.
-   * @returns where to read on; undefined when that is unknown
-   */
-  private async findStart(
-    transaction: EntityManager,
-    poll: Poll,
-    held: Held,
-    text: string | undefined,
-  ): Promise<EventPosition | undefined> {
-    // The position of another history may be restored together with it, so it is judged like a cursor.
-    const stored = held.origin === held.present ? held : undefined;
-    if (text === undefined) return stored;
-    const after = parseEventCursor(text);
-    if (after?.origin !== held.present) return undefined;
-    const isStored = stored?.seal === after.seal && stored.number === after.number;
-    if (!(await isOfSeal(transaction, after, isStored))) return undefined;
-    const [purge] = await transaction.query<{ isPurged: boolean }[]>(FIND_PURGED, [
-      held.types,
-      after.seal,
-      after.number,
-    ]);
-    if (purge?.isPurged) return undefined;
-    if (after.generation !== held.generation) return stored;
-    if (!stored || isAfter(after, stored)) await this.moveTo(transaction, poll, held, after);
-    return after;
-  }
-
-  private async moveTo(transaction: EntityManager, poll: Poll, held: Held, after: EventCursor): Promise<void> {
+  /** Moves the position to a cursor that was judged valid, but never back. */
+  private async acknowledge(transaction: EntityManager, poll: Poll, held: Held, cursor: EventCursor): Promise<void> {
+    const stored = getStored(held);
+    if (stored && !isAfter(cursor, stored)) return;
     const { service } = poll;
-    const isDelivered = !after.isReset && held.origin === held.present && held.types.includes('user.deleted');
-    if (isDelivered) await this.recordReceipts(transaction, poll, held, after);
-    await transaction.query(MOVE, [service, after.seal, after.number, held.present]);
+    const isDelivered = !cursor.isReset && stored !== undefined && held.types.includes('user.deleted');
+    if (isDelivered) await this.recordReceipts(transaction, poll, held, cursor);
+    await transaction.query(MOVE, [service, cursor.seal, cursor.number, held.present]);
   }
 
   private async recordReceipts(
@@ -222,8 +207,17 @@ async function findRefusal(transaction: EntityManager, hold: readonly unknown[])
   return new ProblemException(problems.eventsBusy, { headers: { 'Retry-After': String(Math.max(1, holder.seconds)) } });
 }
 
-/** Numbers of seals are assigned anew after a restore, but a seal with other rows has another MAC. */
-async function isOfSeal(transaction: EntityManager, { seal, mark }: EventCursor, isStored: boolean): Promise<boolean> {
-  if (seal === 0) return mark === '';
-  return (await transaction.query<object[]>(FIND_SEAL, [seal, mark, isStored])).length > 0;
+/** The position of another history may be restored together with it, so it is judged like a cursor. */
+function getStored(held: Held): EventPosition | undefined {
+  return held.origin === held.present ? held : undefined;
+}
+
+/**
+ * Judges in this order: the history, by its name and by the MAC of a seal, because numbers of seals are assigned anew
+ * after a restore; what a purge took since; the generation.
+ * @returns where to read on; undefined when that is unknown
+ */
+function judgeCursor(cursor: EventCursor | undefined, held: Held): EventPosition | undefined {
+  if (cursor?.origin !== held.present || !held.isOfSeal || held.isPurged) return undefined;
+  return cursor.generation === held.generation ? cursor : getStored(held);
 }

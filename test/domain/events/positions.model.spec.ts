@@ -249,8 +249,8 @@ const MISTAKES: readonly { name: string; plant: (query: Query) => Query }[] = [
   {
     name: 'retention judged by the oldest seal left',
     plant: rewrite(
-      'EXISTS (SELECT FROM event_purges WHERE type = ANY ($1) AND (seal, number) > ($2::bigint, $3::integer))',
-      '($$3::integer >= 0 AND $$2::bigint + 1 < (SELECT min(seal) FROM events WHERE type = ANY ($$1)))',
+      /EXISTS \(SELECT FROM event_purges AS purge WHERE type = ANY \((.+)\)\s+AND .+ > \((.+)::bigint, (.+)::integer\)\)/g,
+      '($3::integer >= 0 AND $2::bigint + 1 < (SELECT min(events.seal) FROM events WHERE type = ANY ($1)))',
     ),
   },
   {
