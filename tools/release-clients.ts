@@ -79,7 +79,7 @@ function packPython(staged: string): void {
 }
 
 function packGo(staged: string): void {
-  const isPart = (path: string): boolean => !/(^|\/)(release|run-tests\.ts|[^/]+_test\.go)$/.test(path);
+  const isPart = (path: string): boolean => !/(^|\/)(release|documents|[^/]+\.ts|[^/]+_test\.go)$/.test(path);
   cpSync(GO, staged, { recursive: true, filter: isPart });
   const modules = GO_MODULES.map((module) => join(staged, module));
   modules.forEach(copyTexts);

@@ -1,14 +1,15 @@
-// Tests the verifier for Go: vet, staticcheck, the tests of each module with the race detector, and the verifier before the
-// built service. The last line counts.
+// Tests the verifier for Go: vet, staticcheck, the tests of each module with the race detector, the code of the documents,
+// and the verifier before the built service. The last line counts.
 //   npm run test:go
 import { execFileSync, spawnSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { appendFileSync, cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { ApiClient } from '../../tools/api-client.js';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { startFirstRun } from '../../test/browser/service.js';
 import { makeTemporaryFolder } from '../../tools/postgres.js';
+import { collectGoCode } from './documents.js';
 import { mistakes, type Mistake } from './mistakes.js';
 
 /** Started from the root of the project. */
@@ -25,13 +26,13 @@ const BROKEN_PROMISE = 'the promise is broken: ';
 const checks = new Checks();
 
 function runGo(module: string, ...words: string[]): void {
-  execFileSync('go', words, { cwd: join(PROJECT, module), env: { ...process.env, ...GO }, stdio: 'pipe' });
+  execFileSync('go', words, { cwd: resolve(PROJECT, module), env: { ...process.env, ...GO }, stdio: 'pipe' });
 }
 
 /** Runs `go test`, and counts its tests; a skipped one counts as failed. Go's cache does not notice a change of ../conformance. */
 function runTests(module: string, flags: readonly string[], variables: Readonly<Record<string, string>> = {}): void {
   const { stdout, stderr, status } = spawnSync('go', ['test', '-race', '-count=1', '-json', ...flags, './...'], {
-    cwd: join(PROJECT, module),
+    cwd: resolve(PROJECT, module),
     env: { ...process.env, ...GO, ...variables },
     encoding: 'utf8',
     maxBuffer: 2 ** 28,
@@ -56,6 +57,16 @@ function findMistake(folder: string, { file, from, to }: Mistake): void {
   const flags = ['test', '-vet=off', '-ldflags=-s -w', '-count=1', '-overlay', overlay, '-run', '^TestWorlds$', '.'];
   const { stdout, stderr } = spawnSync('go', flags, { cwd: PROJECT, env: { ...process.env, ...GO }, encoding: 'utf8' });
   if (!stdout.includes(BROKEN_PROMISE)) throw new Error(`not found: ${stdout}${stderr}`);
+}
+
+/** Compiles the code of the documents with gin, echo and gRPC, in a copy of documents/, and tests the guards in it. */
+function testDocuments(cleanup: Cleanup): void {
+  const folder = makeTemporaryFolder(cleanup, 'go-documents');
+  cpSync(join(PROJECT, 'documents'), folder, { recursive: true });
+  for (const name of ['', '/platformauthgrpc'])
+    runGo(folder, 'mod', 'edit', `-replace=platform-auth.example/clients/go${name}=${PROJECT}${name}`);
+  appendFileSync(join(folder, 'documents.go'), collectGoCode());
+  runTests(folder, ['-vet=all']);
 }
 
 /** @returns what the test before the service needs */
@@ -93,6 +104,7 @@ await checks.around(async (cleanup) => {
     await checks.run(`${module}: staticcheck`, () => runGo(module, 'run', STATICCHECK, './...'));
     runTests(module, []);
   }
+  await checks.run('the code of the documents', () => testDocuments(cleanup));
   const folder = makeTemporaryFolder(cleanup, 'go-mistakes');
   for (const mistake of mistakes)
     await checks.run(`finds a mistake: ${mistake.name}`, () => findMistake(folder, mistake));
