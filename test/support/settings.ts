@@ -17,6 +17,8 @@ export const SETTINGS: Partial<FixedSettings> = {
   hashThreads: 1,
   // Normal priority, because beside other tests a thread of low priority would hardly ever run.
   hashNiceness: 0,
+  // Few, because a cache takes the memory of all its keys when it is made: a third of the CPU of a start.
+  maxCachedKeys: 1_000,
   // Rarely, because tests seal by hand.
   auditSealIntervalSeconds: 3_600,
 };

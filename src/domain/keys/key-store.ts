@@ -16,6 +16,7 @@ import { createId, isId } from '../../foundation/common/ids.js';
 import { computeDigest, generateKey, type SecretDigest } from '../../foundation/crypto/secret.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database } from '../../foundation/database/database.js';
+import { Environment } from '../../foundation/config/environment.js';
 import { Log } from '../../foundation/logging/log.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { RevocationLease } from '../../../packages/lease/src/lease.js';
@@ -289,8 +290,19 @@ const SERVICES = [
   ComparedClock,
   Log,
   CountedRefusals,
+  Environment,
 ] as const;
-type Services = [KeyStores, Database, RevocationLease, Propagation, AuditLog, ComparedClock, Log, CountedRefusals];
+type Services = [
+  KeyStores,
+  Database,
+  RevocationLease,
+  Propagation,
+  AuditLog,
+  ComparedClock,
+  Log,
+  CountedRefusals,
+  Environment,
+];
 
 export function provideKeyStore<Entity extends KeyColumns & KeyRestrictions>(
   token: symbol,
@@ -301,8 +313,8 @@ export function provideKeyStore<Entity extends KeyColumns & KeyRestrictions>(
     provide: token,
     inject: [getRepositoryToken(entity), ...SERVICES],
     useFactory: (repository: Repository<Entity>, ...services: Services) => {
-      const [stores, database, lease, propagation, audit, clock, log, refusals] = services;
-      const verifier = new KeyVerifier(kind, database, lease, clock, log, refusals);
+      const [stores, database, lease, propagation, audit, clock, log, refusals, { maxCachedKeys }] = services;
+      const verifier = new KeyVerifier(kind, database, lease, clock, log, refusals, maxCachedKeys);
       const store = new KeyStore(kind, repository, database, verifier, propagation, audit, clock);
       stores.addStore(kind.name, store);
       return store;

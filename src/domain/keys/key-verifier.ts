@@ -20,8 +20,6 @@ import {
 import type { AskedUse, KeyKind, KeyRestrictions, RestrictionViolation } from './key-record.js';
 import { buildRecordUses, LastUses } from './last-uses.js';
 
-const MAX_CACHED_KEYS = 100_000;
-
 const NO_USE_ASKED: AskedUse = {};
 
 type RefusalEvent = NonNullable<KeyKind['refusalEvent']>;
@@ -68,10 +66,11 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
     private readonly clock: ComparedClock,
     log: Log,
     private readonly refusals: CountedRefusals,
+    maxCachedKeys: number,
   ) {
     const readById = { name: `${kind.table}_read`, text: `${selectIdentities(kind)} WHERE id = ${ANY_GIVEN_ID}` };
     this.rowsById = new RowsById((ids) => database.rows(readById, [ids]));
-    this.cache = kind.cachedAs && new KeyCache(kind.cachedAs, lease, MAX_CACHED_KEYS);
+    this.cache = kind.cachedAs && new KeyCache(kind.cachedAs, lease, maxCachedKeys);
     this.lastUses = new LastUses(database, buildRecordUses(kind), log);
     this.overlaps = new Overlaps(database, kind.table, log);
   }

@@ -57,6 +57,8 @@ export function computeFixedSettings(given: { readonly WORKERS: number; readonly
     hashQueueLimit: Math.ceil(100 / given.WORKERS),
     /** A further login ends the user's oldest session. */
     sessionLimitPerUser: 100,
+    /** Valid keys of one kind that one process remembers. */
+    maxCachedKeys: 100_000,
     auditSealIntervalSeconds: 5,
     /** How long a process holds a subscription to events after its last poll: longer than the longest wait. */
     eventHoldSeconds: 30,
