@@ -1,17 +1,21 @@
 import { Body, Controller, Get, Param, Patch, Post, Req } from '@nestjs/common';
-import { ApiOperation, ApiTags } from '@nestjs/swagger';
+import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toOwnCall } from '../../foundation/access/actor.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import { Answers, RequireUser } from '../../foundation/access/require.js';
-import { HasListBelow, LabelField } from '../../foundation/common/fields.js';
+import { HasListBelow, ID, LabelField, MOMENT } from '../../foundation/common/fields.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 import { Throttled } from '../../foundation/throttling/throttle.js';
 import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';
-import { MAX_TRANSPORTS, PasskeyCreationOptionsResponse, PasskeyField } from '../../domain/webauthn/relying-party.js';
+import {
+  MAX_TRANSPORTS,
+  PasskeyCreationOptionsResponse,
+  PasskeyField,
+  type Passkey,
+} from '../../domain/webauthn/relying-party.js';
 import { ProofRequest } from './second-factor.dto.js';
-import { PasskeyResponse, PasskeysResponse } from './passkey.dto.js';
 import { PasskeysService } from '../../domain/second-factors/passkeys.service.js';
 
 class RenamePasskeyRequest {
@@ -20,6 +24,32 @@ class RenamePasskeyRequest {
 
 class RegisterPasskeyRequest extends RenamePasskeyRequest {
   @PasskeyField() @HasListBelow('/response/transports', MAX_TRANSPORTS) passkey!: object;
+}
+
+export class PasskeyResponse {
+  @ApiProperty(ID) id!: string;
+  @ApiProperty({ example: 'phone' }) name!: string;
+
+  @ApiProperty({ description: 'whether the authenticator may copy it to other devices', example: true })
+  is_synced!: boolean;
+
+  @ApiProperty(MOMENT) created_at!: string;
+
+  @ApiProperty({ ...MOMENT, nullable: true, description: 'the last login with it', example: null })
+  last_used_at!: string | null;
+
+  static from({ id, name, isSynced, createdAt, lastUsedAt }: Passkey): PasskeyResponse {
+    const last_used_at = lastUsedAt?.toISOString() ?? null;
+    return { id, name, is_synced: isSynced, created_at: createdAt.toISOString(), last_used_at };
+  }
+}
+
+export class PasskeysResponse {
+  @ApiProperty({ type: [PasskeyResponse], description: 'oldest first; at most 20' }) items!: PasskeyResponse[];
+
+  static from(passkeys: readonly Passkey[]): PasskeysResponse {
+    return { items: passkeys.map((passkey) => PasskeyResponse.from(passkey)) };
+  }
 }
 
 @ApiTags('users')

@@ -1,7 +1,6 @@
 import { Body, Delete, Get, Param, Post, Put, Query, Req } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { Transform } from 'class-transformer';
-import { IsIn, IsInt, Max, Min } from 'class-validator';
+import { IsIn } from 'class-validator';
 import type { Request } from 'express';
 import { EVENT_TYPES, type EventType } from '../../domain/events/event-types.js';
 import {
@@ -18,13 +17,13 @@ import {
   MomentField,
   NULLABLE_MOMENT,
   parseMoment,
+  QueryNumberField,
   SwitchField,
 } from '../../foundation/common/fields.js';
 import { EXAMPLES, SERVICE_NAME_FORMAT } from '../../foundation/common/names.js';
 import { problems } from '../../foundation/problems/problems.js';
 
 const MAX_LISTED = 100;
-const LIMIT_RULE = { message: `must be a whole number from 1 to ${MAX_LISTED}` };
 const STARTS = ['now', 'beginning'] as const;
 
 class SetEventSubscriptionRequest {
@@ -50,13 +49,7 @@ class SkipEventsRequest {
 }
 
 class UnreadEventsQuery {
-  @ApiPropertyOptional({ type: 'integer', minimum: 1, maximum: MAX_LISTED, default: MAX_LISTED })
-  @IfSent()
-  @Transform(({ value }: { value: unknown }) => (/^\d{1,3}$/.test(String(value)) ? Number(value) : value))
-  @IsInt(LIMIT_RULE)
-  @Min(1, LIMIT_RULE)
-  @Max(MAX_LISTED, LIMIT_RULE)
-  limit?: number;
+  @QueryNumberField(MAX_LISTED, { default: MAX_LISTED }) limit?: number;
 }
 
 class UnreadEventResponse {

@@ -1,13 +1,11 @@
 import { Get, Query } from '@nestjs/common';
-import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { Transform } from 'class-transformer';
-import { IsInt, IsOptional, Max, Min } from 'class-validator';
+import { ApiProperty } from '@nestjs/swagger';
 import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
+import { QueryNumberField } from '../../foundation/common/fields.js';
 import { COUNTERS, type Counts } from '../../foundation/common/hourly-counters.js';
 import { HourlyCounts, MAX_HOURS, type HourCounts } from '../../domain/status/hourly-counts.js';
 
 const DEFAULT_HOURS = 48;
-const HOURS_DETAIL = `must be a whole number from 1 to ${MAX_HOURS}`;
 const describeCounter = (name: keyof Counts, example: number) => ({
   type: 'integer' as const,
   description: COUNTERS[name],
@@ -15,20 +13,7 @@ const describeCounter = (name: keyof Counts, example: number) => ({
 });
 
 class HourlyCountsQuery {
-  @ApiPropertyOptional({
-    type: 'integer',
-    minimum: 1,
-    maximum: MAX_HOURS,
-    default: DEFAULT_HOURS,
-    description: 'how many hours, the present one included',
-  })
-  @IsOptional()
-  @Transform(({ value }: { value: unknown }) =>
-    typeof value === 'string' && /^\d{1,4}$/.test(value) ? Number(value) : value,
-  )
-  @IsInt({ message: HOURS_DETAIL })
-  @Min(1, { message: HOURS_DETAIL })
-  @Max(MAX_HOURS, { message: HOURS_DETAIL })
+  @QueryNumberField(MAX_HOURS, { default: DEFAULT_HOURS, description: 'how many hours, the present one included' })
   hours?: number;
 }
 

@@ -1,6 +1,5 @@
 import type { Type } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
-import { ArrayMaxSize, ArrayNotEmpty, IsUUID } from 'class-validator';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import {
   FlagField,
@@ -9,6 +8,7 @@ import {
   NULLABLE_MOMENT,
   NULLABLE_TEXT,
   parseMoment,
+  UuidListField,
   WholeNumberField,
 } from '../../foundation/common/fields.js';
 import {
@@ -115,11 +115,7 @@ export class RotateRequest {
 }
 
 export class RevokeKeysRequest {
-  @ApiProperty({ type: [String], format: 'uuid', minItems: 1, maxItems: MAX_REVOKED_KEYS, example: [EXAMPLES.id] })
-  @IsUUID('loose', { each: true, message: 'must be a list of UUIDs' })
-  @ArrayNotEmpty({ message: 'must not be empty' })
-  @ArrayMaxSize(MAX_REVOKED_KEYS, { message: `must have at most ${MAX_REVOKED_KEYS} items` })
-  ids!: string[];
+  @UuidListField(MAX_REVOKED_KEYS) ids!: string[];
 }
 
 export class RevokedKeysResponse {

@@ -18,7 +18,7 @@ import type { Operator } from '../../domain/operators/operator.entity.js';
 import { OperatorsService, type OperatorChange, type AdminCaller } from '../../domain/operators/operators.service.js';
 import { OperatorPasskeys } from '../../domain/operators/operator-passkeys.service.js';
 import { problems } from '../../foundation/problems/problems.js';
-import { PasskeysResponse } from '../account/passkey.dto.js';
+import { PasskeysResponse } from '../account/passkeys.controller.js';
 import {
   describeFinish,
   describeSharedRotation,

@@ -1,19 +1,14 @@
 import { Body, Post } from '@nestjs/common';
 import { ApiOperation, ApiProperty } from '@nestjs/swagger';
-import { ArrayMaxSize, ArrayNotEmpty, IsUUID } from 'class-validator';
 import { UsersService, type Account } from '../../domain/users/users.service.js';
 import { Answers, InternalController, RequireApp } from '../../foundation/access/require.js';
-import { ID } from '../../foundation/common/fields.js';
+import { ID, UuidListField } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 
 const MAX_IDS = 100;
 
 class LookUpUsersRequest {
-  @ApiProperty({ type: [String], format: 'uuid', minItems: 1, maxItems: MAX_IDS, example: [EXAMPLES.id] })
-  @IsUUID('loose', { each: true, message: 'must be a list of UUIDs' })
-  @ArrayNotEmpty({ message: 'must not be empty' })
-  @ArrayMaxSize(MAX_IDS, { message: `must have at most ${MAX_IDS} items` })
-  ids!: string[];
+  @UuidListField(MAX_IDS) ids!: string[];
 }
 
 class FoundUserResponse {

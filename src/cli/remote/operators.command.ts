@@ -1,5 +1,5 @@
 import { InvalidArgumentError, type Command } from 'commander';
-import type { PasskeysResponse } from '../../api/account/passkey.dto.js';
+import type { PasskeysResponse } from '../../api/account/passkeys.controller.js';
 import type { IssuedOperatorResponse, OperatorResponse } from '../../api/admin/operators.admin.controller.js';
 import { isId } from '../../foundation/common/ids.js';
 import { EXAMPLES, isOperatorScopeList, OPERATOR_SCOPES, type OperatorScope } from '../../foundation/common/names.js';

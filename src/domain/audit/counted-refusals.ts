@@ -1,4 +1,4 @@
-import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { createId } from '../../foundation/common/ids.js';
 import { KEY_KINDS } from '../../foundation/common/key-kinds.js';
 import { Environment } from '../../foundation/config/environment.js';
@@ -149,7 +149,7 @@ export interface CountedRefusal extends Count {
  * {@link MAX_REQUEST_IDS} request ids, and the most frequent addresses.
  */
 @Injectable()
-export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implements OnModuleInit, OnApplicationShutdown {
+export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> {
   private readonly key;
   private deferred = new Map<string, DeferredRefusal>();
 
@@ -161,14 +161,6 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
   ) {
     super('refusals_not_recorded', log);
     this.key = deriveKey(environment.masterKey, 'platform-auth audit account v1');
-  }
-
-  onModuleInit(): void {
-    this.start();
-  }
-
-  async onApplicationShutdown(): Promise<void> {
-    await this.stop();
   }
 
   /** @throws when the refusal cannot be counted, which fails closed with 503 */
@@ -268,4 +260,30 @@ function addAddress(counts: Map<string, number>, address: string, count: number)
   const isFull = !counts.has(address) && counts.size >= MAX_ADDRESSES;
   if (isFull && rarest) counts.delete(rarest[0]);
   counts.set(address, (counts.get(address) ?? (isFull && rarest ? rarest[1] : 0)) + count);
+}
+
+/**
+ * Windows stand in `counted_refusals` while they are open, and in `audit_events` afterwards. An open window knows how many
+ * refusals came from each of its most frequent addresses. The audit log keeps the names of five, so the refusals are
+ * divided among them.
+ */
+export const REFUSAL_WINDOWS = `(
+  SELECT event, subject, time, last_at, count, address, addresses FROM counted_refusals
+  UNION ALL
+  SELECT event, subject, time, COALESCE((details ->> 'last_at')::timestamptz, time), count, address,
+    (SELECT jsonb_object_agg(frequent, count::numeric / jsonb_array_length(details -> 'addresses'))
+     FROM jsonb_array_elements_text(details -> 'addresses') AS frequent)
+  FROM audit_events)`;
+
+/**
+ * Selects the accounts and addresses of windows of wrong passwords and codes, `addresses` as an array in JSON. A window
+ * has the time of its first refusal, which is up to 15 minutes earlier than the others.
+ */
+export function selectFailedAttempts(passwordsSince: string, codesSince: string): string {
+  const selectSince = (event: CountedEvent, since: string): string => `
+    SELECT subject, time, COALESCE((SELECT jsonb_agg(key) FROM jsonb_each(addresses)), '[]') ||
+      COALESCE(to_jsonb(address), '[]') AS addresses
+    FROM ${REFUSAL_WINDOWS} AS windows WHERE event = '${event}' AND time >= ${since}`;
+  return `${selectSince('user.login.failed', passwordsSince)}
+    UNION ALL ${selectSince('user.second_factor.failed', codesSince)}`;
 }

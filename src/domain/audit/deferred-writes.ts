@@ -1,10 +1,11 @@
+import type { OnApplicationShutdown, OnModuleInit } from '@nestjs/common';
 import { toErrorFields, type Log } from '../../foundation/logging/log.js';
 import { isDatabaseFailure } from '../../foundation/database/database-failure.js';
 
 const FLUSH_INTERVAL_MS = 30_000;
 
 /** Collects writes in memory, and makes them in batches: every 30 seconds, and when the service stops. */
-export abstract class DeferredWrites<Batch extends readonly unknown[]> {
+export abstract class DeferredWrites<Batch extends readonly unknown[]> implements OnModuleInit, OnApplicationShutdown {
   private lastFlush = Promise.resolve();
   private timer: NodeJS.Timeout | undefined;
   private isFlushingEarly = false;
@@ -23,11 +24,11 @@ export abstract class DeferredWrites<Batch extends readonly unknown[]> {
   protected abstract writeBatch(batch: Batch): Promise<void>;
   protected abstract putBack(unwritten: readonly Batch[]): void;
 
-  start(): void {
+  onModuleInit(): void {
     this.timer = setInterval(() => void this.flush(), FLUSH_INTERVAL_MS).unref();
   }
 
-  async stop(): Promise<void> {
+  async onApplicationShutdown(): Promise<void> {
     clearInterval(this.timer);
     await this.flush();
   }

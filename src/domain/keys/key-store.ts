@@ -67,7 +67,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
   }
 
   onModuleInit(): void {
-    this.verifier.lastUses.start();
+    this.verifier.lastUses.onModuleInit();
   }
 
   async onApplicationShutdown(): Promise<void> {

@@ -147,7 +147,7 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
   }
 
   async stop(): Promise<void> {
-    await this.lastUses.stop();
+    await this.lastUses.onApplicationShutdown();
     await this.refusals.flush();
   }
 }

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { addSeconds } from '../../foundation/common/clock.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { Database } from '../../foundation/database/database.js';
-import { REFUSAL_WINDOWS } from '../audit/refusal-windows.js';
+import { REFUSAL_WINDOWS } from '../audit/counted-refusals.js';
 
 const PERIOD_SECONDS = 86_400;
 /** More than a user who mistypes. */

@@ -6,16 +6,14 @@ import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database } from '../../foundation/database/database.js';
 import { cacheQuery, MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
 
-/** Uses the index of keys that expire or are revoked, whose expression this repeats: `LEAST` ignores null. */
-export function isExpiring(at: string): string {
-  return `LEAST(expires_at, revoked_at) > ${at}
-    AND LEAST(expires_at, revoked_at) < ${at}::timestamptz + interval '${EXPIRY_NOTICE_DAYS} days' AND revoked_at IS NULL`;
-}
+/** At `$1`. Uses the index of keys that expire or are revoked, whose expression this repeats: `LEAST` ignores null. */
+export const IS_EXPIRING = `LEAST(expires_at, revoked_at) > $1 AND revoked_at IS NULL
+  AND LEAST(expires_at, revoked_at) < $1::timestamptz + interval '${EXPIRY_NOTICE_DAYS} days'`;
 
 const COUNT_EXPIRING = {
   name: 'findings_count_expiring',
   text: `SELECT ${KEY_KIND_NAMES.map(
-    (kind) => `(SELECT count(*) FROM ${KEY_KINDS[kind].table} WHERE ${isExpiring('$1')})`,
+    (kind) => `(SELECT count(*) FROM ${KEY_KINDS[kind].table} WHERE ${IS_EXPIRING})`,
   ).join(' + ')} AS count`,
 };
 

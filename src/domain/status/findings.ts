@@ -11,7 +11,7 @@ import { Database } from '../../foundation/database/database.js';
 import { SubscriptionsService, type Subscription } from '../events/subscriptions.service.js';
 import { isLiveAt } from '../keys/key-record.js';
 import { BackgroundWork } from '../maintenance/background-work.js';
-import { isExpiring } from './expiring-keys.js';
+import { IS_EXPIRING } from './expiring-keys.js';
 import { CHECK_NAMES, CHECKS, NUMBER_FORMAT, type Check, type Finding } from './finding.js';
 import { Guesses } from './guesses.js';
 
@@ -73,7 +73,7 @@ interface UnusedForUsersRow extends Record<'id' | 'caller' | 'target', string> {
 const findExpiring = (kind: KeyKindName) => ({
   name: `findings_${KEY_KINDS[kind].table}_expiring`,
   text: `SELECT *, expires_at AS until, last_used_at AS used_at FROM ${KEY_KINDS[kind].table}
-    WHERE ${isExpiring('$1')} ORDER BY LEAST(expires_at, revoked_at) LIMIT ${MAX_PER_CHECK + 1}`,
+    WHERE ${IS_EXPIRING} ORDER BY LEAST(expires_at, revoked_at) LIMIT ${MAX_PER_CHECK + 1}`,
 });
 const findOldUsed = (kind: KeyKindName) => ({
   name: `findings_${KEY_KINDS[kind].table}_old_used`,

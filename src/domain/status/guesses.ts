@@ -2,7 +2,7 @@
 import { Injectable } from '@nestjs/common';
 import { isId } from '../../foundation/common/ids.js';
 import { Database } from '../../foundation/database/database.js';
-import { REFUSAL_WINDOWS } from '../audit/refusal-windows.js';
+import { REFUSAL_WINDOWS } from '../audit/counted-refusals.js';
 import { NUMBER_FORMAT, type Finding } from './finding.js';
 import { HourlyCounts } from './hourly-counts.js';
 

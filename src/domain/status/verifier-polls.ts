@@ -1,4 +1,4 @@
-import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { Database } from '../../foundation/database/database.js';
 import { Log } from '../../foundation/logging/log.js';
 import { DeferredWrites } from '../audit/deferred-writes.js';
@@ -13,7 +13,7 @@ const RECORD = {
 
 /** Records which app credentials poll for changes: collected in memory, and written every 30 seconds. */
 @Injectable()
-export class VerifierPolls extends DeferredWrites<readonly string[]> implements OnModuleInit, OnApplicationShutdown {
+export class VerifierPolls extends DeferredWrites<readonly string[]> {
   private polled = new Set<string>();
 
   constructor(
@@ -21,14 +21,6 @@ export class VerifierPolls extends DeferredWrites<readonly string[]> implements 
     log: Log,
   ) {
     super('verifier_polls_not_recorded', log);
-  }
-
-  onModuleInit(): void {
-    this.start();
-  }
-
-  async onApplicationShutdown(): Promise<void> {
-    await this.stop();
   }
 
   /** @param appId of a credential that was accepted */

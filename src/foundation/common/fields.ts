@@ -3,6 +3,8 @@ import { ApiProperty, ApiPropertyOptional, type ApiPropertyOptions } from '@nest
 import { Transform } from 'class-transformer';
 import {
   ARRAY_MAX_SIZE,
+  ArrayMaxSize,
+  ArrayNotEmpty,
   IsBoolean,
   isEmail,
   IsEmail,
@@ -123,6 +125,20 @@ export function WholeNumberField(minimum: number, maximum: number, description: 
     Field({ type: 'integer', minimum, maximum, description, example }, { optional: true }),
     IsInt(rule),
     Min(minimum, rule),
+    Max(maximum, rule),
+  );
+}
+
+/** An optional whole number from 1 on in a query. */
+export function QueryNumberField(maximum: number, described: { default: number; description?: string }) {
+  const rule = { message: `must be a whole number from 1 to ${maximum}` };
+  return applyDecorators(
+    Field({ type: 'integer', minimum: 1, maximum, ...described }, { optional: true }),
+    Transform(({ value }: { value: unknown }) =>
+      typeof value === 'string' && /^\d{1,4}$/.test(value) ? Number(value) : value,
+    ),
+    IsInt(rule),
+    Min(1, rule),
     Max(maximum, rule),
   );
 }
@@ -260,6 +276,15 @@ export function UuidField(
 ): PropertyDecorator {
   const schema = { type: String, format: 'uuid', ...described };
   return applyDecorators(Field(schema, presence), IsUUID('loose', { message: 'must be a UUID' }));
+}
+
+export function UuidListField(maxItems: number): PropertyDecorator {
+  return applyDecorators(
+    Field({ type: [String], format: 'uuid', minItems: 1, maxItems, example: [EXAMPLES.id] }),
+    ArrayMaxSize(maxItems, { message: `must have at most ${maxItems} items` }),
+    ArrayNotEmpty({ message: 'must not be empty' }),
+    IsUUID('loose', { each: true, message: 'must be a list of UUIDs' }),
+  );
 }
 
 export const ExpiresAtField = (): PropertyDecorator => NullableMomentField('refused from this moment on; null: never');

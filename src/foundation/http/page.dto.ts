@@ -1,8 +1,7 @@
 import { applyDecorators, type Type } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { Transform } from 'class-transformer';
-import { IsIn, IsInt, Max, MaxLength, Min } from 'class-validator';
-import { IfSent } from '../common/fields.js';
+import { IsIn, MaxLength } from 'class-validator';
+import { IfSent, QueryNumberField } from '../common/fields.js';
 import { isId } from '../common/ids.js';
 import { type ProblemException, createFieldProblem } from '../problems/problems.js';
 import type { Page, PageOrder, PageRequest } from '../database/page.js';
@@ -10,20 +9,11 @@ import type { Page, PageOrder, PageRequest } from '../database/page.js';
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 100;
 const MAX_CURSOR_LENGTH = 100;
-const LIMIT_RULE = { message: `must be a whole number from 1 to ${MAX_LIMIT}` };
 const CURSOR_DETAIL = 'must be the next_cursor of an earlier page';
 const NULLABLE_CURSOR = { type: String, nullable: true, example: null } as const;
 
 export class PageQuery {
-  @ApiPropertyOptional({ type: 'integer', minimum: 1, maximum: MAX_LIMIT, default: DEFAULT_LIMIT })
-  @IfSent()
-  @Transform(({ value }: { value: unknown }) =>
-    typeof value === 'string' && /^\d{1,4}$/.test(value) ? Number(value) : value,
-  )
-  @IsInt(LIMIT_RULE)
-  @Min(1, LIMIT_RULE)
-  @Max(MAX_LIMIT, LIMIT_RULE)
-  limit?: number;
+  @QueryNumberField(MAX_LIMIT, { default: DEFAULT_LIMIT }) limit?: number;
 
   @ApiPropertyOptional({ type: String, maxLength: MAX_CURSOR_LENGTH, description: 'next_cursor of the previous page' })
   @IfSent()
