@@ -1,15 +1,24 @@
-import type { QueryRunner } from 'typeorm';
+import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 export const READ_SCHEMA = 'SELECT quote_ident(current_schema()) AS schema';
 
-/**
- * Functions of triggers qualify their tables with the schema, because restores and logical replication run them with an
- * empty search path.
- * @returns the quoted name of the schema
- */
-export async function readSchema(runner: QueryRunner): Promise<string> {
-  const [{ schema }] = (await runner.query(READ_SCHEMA)) as [{ schema: string }];
-  return schema;
+/** A migration in SQL. */
+export abstract class SqlMigration implements MigrationInterface {
+  /**
+   * @param schema its quoted name: functions of triggers qualify their tables, because restores and logical replication
+   * run them with an empty search path
+   */
+  protected abstract readonly create: (schema: string) => string;
+  protected abstract readonly drop: string;
+
+  async up(runner: QueryRunner): Promise<void> {
+    const [{ schema }] = (await runner.query(READ_SCHEMA)) as [{ schema: string }];
+    await runner.query(this.create(schema));
+  }
+
+  async down(runner: QueryRunner): Promise<void> {
+    await runner.query(this.drop);
+  }
 }
 
 /** The columns of the use of a key, which changes no verdict. */

@@ -1,85 +1,81 @@
 // Keys that services present to each other.
 
-import type { MigrationInterface, QueryRunner } from 'typeorm';
+import { SqlMigration } from '../schema.js';
 
-export class CreateAppCredentials1795651200005 implements MigrationInterface {
-  async up(runner: QueryRunner): Promise<void> {
-    await runner.query(`
-      CREATE TABLE app_credentials (
-        id                      uuid CONSTRAINT app_credentials_pkey PRIMARY KEY,
-        caller                  text        NOT NULL,
-        target                  text        NOT NULL,
-        key_digest              bytea       NOT NULL,
-        previous_key_digest     bytea,
-        previous_key_expires_at timestamptz,
-        rotated_at              timestamptz,
-        expires_at              timestamptz,
-        life_days               integer,
-        revoked_at              timestamptz,
-        last_used_at            timestamptz,
-        created_at              timestamptz NOT NULL,
-        updated_at              timestamptz NOT NULL,
-        rotated_by_request      text,
-        overlap_ended_at        timestamptz,
-        overlap_ended_by_request text,
-        revoked_by_request      text,
-        last_used_for           text,
-        previous_key_used_at    timestamptz,
-        previous_key_used_for   text,
-        has_only_reported_uses  boolean     NOT NULL DEFAULT false,
-        scopes                  text[],
-        scopes_changed_at       timestamptz,
-        scope_uses              jsonb       NOT NULL DEFAULT '{}',
-        for_users               boolean     NOT NULL DEFAULT false,
-        for_users_used_at       timestamptz,
-        for_users_revision      integer     NOT NULL DEFAULT 0,
-        CONSTRAINT app_credentials_for_users_check CHECK (NOT for_users OR scopes IS NOT NULL)
-      );
-      CREATE UNIQUE INDEX app_credentials_live_pair_key ON app_credentials (caller, target) WHERE revoked_at IS NULL;
-      CREATE INDEX app_credentials_previous_key_expires_at_idx ON app_credentials (previous_key_expires_at)
-        WHERE previous_key_expires_at IS NOT NULL;
-      CREATE INDEX app_credentials_dead_at_idx ON app_credentials (LEAST(expires_at, revoked_at));
-      COMMENT ON TABLE app_credentials IS 'one key a pair of services: caller presents it to target';
-      COMMENT ON COLUMN app_credentials.rotated_by_request IS 'id of the request that made the current key';
-      COMMENT ON COLUMN app_credentials.overlap_ended_at IS
-        'when the key before this one ended, unless at its deadline: when the rotation was finished';
-      COMMENT ON COLUMN app_credentials.life_days IS
-        'life of each key in days (APP_KEY_DAYS): a rotation moves expires_at; null: it stays';
-      COMMENT ON COLUMN app_credentials.revoked_by_request IS 'id of the request that revoked it';
-      COMMENT ON COLUMN app_credentials.last_used_at IS
-        'of the current key; before its first use, of the key that it replaced';
-      COMMENT ON COLUMN app_credentials.previous_key_used_at IS
-        'when the key before the last rotation was last used, also before that';
-      COMMENT ON COLUMN app_credentials.overlap_ended_by_request IS 'id of the request that finished the rotation';
-      COMMENT ON COLUMN app_credentials.previous_key_digest IS 'still accepted until previous_key_expires_at';
-      COMMENT ON COLUMN app_credentials.previous_key_used_for IS 'service that this use was for, when it was named';
-      COMMENT ON COLUMN app_credentials.last_used_for IS
-        'service that the key was last accepted for, when it was named';
-      COMMENT ON COLUMN app_credentials.has_only_reported_uses IS
-        'a service has reported a use, and no replica has seen one yet';
-      COMMENT ON COLUMN app_credentials.scopes IS 'the only scopes that the credential has; null: all';
-      COMMENT ON COLUMN app_credentials.scope_uses IS
-        'when each scope was last asked for; does not evict the key from caches';
-      COMMENT ON COLUMN app_credentials.for_users IS
-        'the caller gets tokens for users at the target (RFC 8693), with these scopes';
-      COMMENT ON COLUMN app_credentials.for_users_used_at IS
-        'when such a token was last issued, to an hour; does not evict the key from caches';
-      COMMENT ON COLUMN app_credentials.for_users_revision IS
-        'how often for_users was turned on again: tokens for users of an earlier revision are not valid';
+export class CreateAppCredentials1795651200005 extends SqlMigration {
+  readonly create = () => `
+    CREATE TABLE app_credentials (
+      id                      uuid CONSTRAINT app_credentials_pkey PRIMARY KEY,
+      caller                  text        NOT NULL,
+      target                  text        NOT NULL,
+      key_digest              bytea       NOT NULL,
+      previous_key_digest     bytea,
+      previous_key_expires_at timestamptz,
+      rotated_at              timestamptz,
+      expires_at              timestamptz,
+      life_days               integer,
+      revoked_at              timestamptz,
+      last_used_at            timestamptz,
+      created_at              timestamptz NOT NULL,
+      updated_at              timestamptz NOT NULL,
+      rotated_by_request      text,
+      overlap_ended_at        timestamptz,
+      overlap_ended_by_request text,
+      revoked_by_request      text,
+      last_used_for           text,
+      previous_key_used_at    timestamptz,
+      previous_key_used_for   text,
+      has_only_reported_uses  boolean     NOT NULL DEFAULT false,
+      scopes                  text[],
+      scopes_changed_at       timestamptz,
+      scope_uses              jsonb       NOT NULL DEFAULT '{}',
+      for_users               boolean     NOT NULL DEFAULT false,
+      for_users_used_at       timestamptz,
+      for_users_revision      integer     NOT NULL DEFAULT 0,
+      CONSTRAINT app_credentials_for_users_check CHECK (NOT for_users OR scopes IS NOT NULL)
+    );
+    CREATE UNIQUE INDEX app_credentials_live_pair_key ON app_credentials (caller, target) WHERE revoked_at IS NULL;
+    CREATE INDEX app_credentials_previous_key_expires_at_idx ON app_credentials (previous_key_expires_at)
+      WHERE previous_key_expires_at IS NOT NULL;
+    CREATE INDEX app_credentials_dead_at_idx ON app_credentials (LEAST(expires_at, revoked_at));
+    COMMENT ON TABLE app_credentials IS 'one key a pair of services: caller presents it to target';
+    COMMENT ON COLUMN app_credentials.rotated_by_request IS 'id of the request that made the current key';
+    COMMENT ON COLUMN app_credentials.overlap_ended_at IS
+      'when the key before this one ended, unless at its deadline: when the rotation was finished';
+    COMMENT ON COLUMN app_credentials.life_days IS
+      'life of each key in days (APP_KEY_DAYS): a rotation moves expires_at; null: it stays';
+    COMMENT ON COLUMN app_credentials.revoked_by_request IS 'id of the request that revoked it';
+    COMMENT ON COLUMN app_credentials.last_used_at IS
+      'of the current key; before its first use, of the key that it replaced';
+    COMMENT ON COLUMN app_credentials.previous_key_used_at IS
+      'when the key before the last rotation was last used, also before that';
+    COMMENT ON COLUMN app_credentials.overlap_ended_by_request IS 'id of the request that finished the rotation';
+    COMMENT ON COLUMN app_credentials.previous_key_digest IS 'still accepted until previous_key_expires_at';
+    COMMENT ON COLUMN app_credentials.previous_key_used_for IS 'service that this use was for, when it was named';
+    COMMENT ON COLUMN app_credentials.last_used_for IS
+      'service that the key was last accepted for, when it was named';
+    COMMENT ON COLUMN app_credentials.has_only_reported_uses IS
+      'a service has reported a use, and no replica has seen one yet';
+    COMMENT ON COLUMN app_credentials.scopes IS 'the only scopes that the credential has; null: all';
+    COMMENT ON COLUMN app_credentials.scope_uses IS
+      'when each scope was last asked for; does not evict the key from caches';
+    COMMENT ON COLUMN app_credentials.for_users IS
+      'the caller gets tokens for users at the target (RFC 8693), with these scopes';
+    COMMENT ON COLUMN app_credentials.for_users_used_at IS
+      'when such a token was last issued, to an hour; does not evict the key from caches';
+    COMMENT ON COLUMN app_credentials.for_users_revision IS
+      'how often for_users was turned on again: tokens for users of an earlier revision are not valid';
 
-      -- A trigger, so that a change by psql ends tokens too.
-      CREATE FUNCTION count_for_users_revision() RETURNS trigger LANGUAGE plpgsql AS $$
-      BEGIN
-        NEW.for_users_revision := OLD.for_users_revision + 1;
-        RETURN NEW;
-      END $$;
-      CREATE TRIGGER app_credentials_count_for_users_revision BEFORE UPDATE ON app_credentials FOR EACH ROW
-        WHEN (NEW.for_users AND NOT OLD.for_users) EXECUTE FUNCTION count_for_users_revision();
-      ALTER TABLE app_credentials ENABLE ALWAYS TRIGGER app_credentials_count_for_users_revision;
-    `);
-  }
+    -- A trigger, so that a change by psql ends tokens too.
+    CREATE FUNCTION count_for_users_revision() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      NEW.for_users_revision := OLD.for_users_revision + 1;
+      RETURN NEW;
+    END $$;
+    CREATE TRIGGER app_credentials_count_for_users_revision BEFORE UPDATE ON app_credentials FOR EACH ROW
+      WHEN (NEW.for_users AND NOT OLD.for_users) EXECUTE FUNCTION count_for_users_revision();
+    ALTER TABLE app_credentials ENABLE ALWAYS TRIGGER app_credentials_count_for_users_revision;
+  `;
 
-  async down(runner: QueryRunner): Promise<void> {
-    await runner.query('DROP TABLE app_credentials; DROP FUNCTION count_for_users_revision()');
-  }
+  readonly drop = 'DROP TABLE app_credentials; DROP FUNCTION count_for_users_revision()';
 }

@@ -1,93 +1,89 @@
 // Edge devices with their keys, the registrations that may be repeated, and the codes of enrolments.
 
-import type { MigrationInterface, QueryRunner } from 'typeorm';
+import { SqlMigration } from '../schema.js';
 
-export class CreateNodes1795651200006 implements MigrationInterface {
-  async up(runner: QueryRunner): Promise<void> {
-    await runner.query(`
-      CREATE TABLE nodes (
-        id                      uuid CONSTRAINT nodes_pkey PRIMARY KEY,
-        household_id            uuid        NOT NULL,
-        room                    text        NOT NULL,
-        name                    text        NOT NULL,
-        key_digest              bytea       NOT NULL,
-        previous_key_digest     bytea,
-        previous_key_expires_at timestamptz,
-        rotated_at              timestamptz,
-        expires_at              timestamptz,
-        revoked_at              timestamptz,
-        last_used_at            timestamptz,
-        created_at              timestamptz NOT NULL,
-        updated_at              timestamptz NOT NULL,
-        rotated_by_request      text,
-        overlap_ended_at        timestamptz,
-        overlap_ended_by_request text,
-        revoked_by_request      text,
-        last_used_for           text,
-        previous_key_used_at    timestamptz,
-        previous_key_used_for   text,
-        has_only_reported_uses  boolean     NOT NULL DEFAULT false,
-        targets                 text[]
-      );
-      CREATE INDEX nodes_household_id_idx ON nodes (household_id, id);
-      CREATE INDEX nodes_previous_key_expires_at_idx ON nodes (previous_key_expires_at)
-        WHERE previous_key_expires_at IS NOT NULL;
-      CREATE INDEX nodes_dead_at_idx ON nodes (LEAST(expires_at, revoked_at));
-      COMMENT ON TABLE nodes IS 'edge devices in a household';
-      COMMENT ON COLUMN nodes.rotated_by_request IS 'id of the request that made the current key';
-      COMMENT ON COLUMN nodes.overlap_ended_at IS
-        'when the key before this one ended, unless at its deadline: at the first use of this one';
-      COMMENT ON COLUMN nodes.revoked_by_request IS 'id of the request that revoked it';
-      COMMENT ON COLUMN nodes.last_used_at IS 'of the current key; before its first use, of the key that it replaced';
-      COMMENT ON COLUMN nodes.previous_key_used_at IS
-        'when the key before the last rotation was last used, also before that';
-      COMMENT ON COLUMN nodes.previous_key_digest IS
-        'still accepted until the new key is first used or previous_key_expires_at';
-      COMMENT ON COLUMN nodes.last_used_for IS 'service that the key was last accepted for, when it was named';
-      COMMENT ON COLUMN nodes.has_only_reported_uses IS 'a service has reported a use, and no replica has seen one yet';
-      COMMENT ON COLUMN nodes.targets IS 'the only services at which the node is accepted; null: all';
+export class CreateNodes1795651200006 extends SqlMigration {
+  readonly create = () => `
+    CREATE TABLE nodes (
+      id                      uuid CONSTRAINT nodes_pkey PRIMARY KEY,
+      household_id            uuid        NOT NULL,
+      room                    text        NOT NULL,
+      name                    text        NOT NULL,
+      key_digest              bytea       NOT NULL,
+      previous_key_digest     bytea,
+      previous_key_expires_at timestamptz,
+      rotated_at              timestamptz,
+      expires_at              timestamptz,
+      revoked_at              timestamptz,
+      last_used_at            timestamptz,
+      created_at              timestamptz NOT NULL,
+      updated_at              timestamptz NOT NULL,
+      rotated_by_request      text,
+      overlap_ended_at        timestamptz,
+      overlap_ended_by_request text,
+      revoked_by_request      text,
+      last_used_for           text,
+      previous_key_used_at    timestamptz,
+      previous_key_used_for   text,
+      has_only_reported_uses  boolean     NOT NULL DEFAULT false,
+      targets                 text[]
+    );
+    CREATE INDEX nodes_household_id_idx ON nodes (household_id, id);
+    CREATE INDEX nodes_previous_key_expires_at_idx ON nodes (previous_key_expires_at)
+      WHERE previous_key_expires_at IS NOT NULL;
+    CREATE INDEX nodes_dead_at_idx ON nodes (LEAST(expires_at, revoked_at));
+    COMMENT ON TABLE nodes IS 'edge devices in a household';
+    COMMENT ON COLUMN nodes.rotated_by_request IS 'id of the request that made the current key';
+    COMMENT ON COLUMN nodes.overlap_ended_at IS
+      'when the key before this one ended, unless at its deadline: at the first use of this one';
+    COMMENT ON COLUMN nodes.revoked_by_request IS 'id of the request that revoked it';
+    COMMENT ON COLUMN nodes.last_used_at IS 'of the current key; before its first use, of the key that it replaced';
+    COMMENT ON COLUMN nodes.previous_key_used_at IS
+      'when the key before the last rotation was last used, also before that';
+    COMMENT ON COLUMN nodes.previous_key_digest IS
+      'still accepted until the new key is first used or previous_key_expires_at';
+    COMMENT ON COLUMN nodes.last_used_for IS 'service that the key was last accepted for, when it was named';
+    COMMENT ON COLUMN nodes.has_only_reported_uses IS 'a service has reported a use, and no replica has seen one yet';
+    COMMENT ON COLUMN nodes.targets IS 'the only services at which the node is accepted; null: all';
 
-      CREATE TABLE idempotency_keys (
-        key_mac    bytea CONSTRAINT idempotency_keys_pkey PRIMARY KEY,
-        body_mac   bytea       NOT NULL,
-        node_id    uuid        NOT NULL,
-        created_at timestamptz NOT NULL,
-        CONSTRAINT idempotency_keys_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes (id)
-          ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED
-      );
-      CREATE INDEX idempotency_keys_node_id_idx ON idempotency_keys (node_id);
-      CREATE INDEX idempotency_keys_created_at_idx ON idempotency_keys (created_at);
-      COMMENT ON TABLE idempotency_keys IS 'registrations of nodes that may be repeated for 24 hours';
-      COMMENT ON COLUMN idempotency_keys.key_mac IS 'HMAC of the header Idempotency-Key: the text may be anything';
-      COMMENT ON COLUMN idempotency_keys.body_mac IS
-        'HMAC of the validated body, to refuse the same key with another one';
+    CREATE TABLE idempotency_keys (
+      key_mac    bytea CONSTRAINT idempotency_keys_pkey PRIMARY KEY,
+      body_mac   bytea       NOT NULL,
+      node_id    uuid        NOT NULL,
+      created_at timestamptz NOT NULL,
+      CONSTRAINT idempotency_keys_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes (id)
+        ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED
+    );
+    CREATE INDEX idempotency_keys_node_id_idx ON idempotency_keys (node_id);
+    CREATE INDEX idempotency_keys_created_at_idx ON idempotency_keys (created_at);
+    COMMENT ON TABLE idempotency_keys IS 'registrations of nodes that may be repeated for 24 hours';
+    COMMENT ON COLUMN idempotency_keys.key_mac IS 'HMAC of the header Idempotency-Key: the text may be anything';
+    COMMENT ON COLUMN idempotency_keys.body_mac IS
+      'HMAC of the validated body, to refuse the same key with another one';
 
-      CREATE TABLE node_enrolments (
-        id           uuid CONSTRAINT node_enrolments_pkey PRIMARY KEY,
-        code_mac     bytea       NOT NULL,
-        household_id uuid        NOT NULL,
-        room         text        NOT NULL,
-        name         text        NOT NULL,
-        targets      text[],
-        created_at   timestamptz NOT NULL,
-        expires_at   timestamptz NOT NULL,
-        cancelled_at timestamptz,
-        used_at      timestamptz,
-        node_id      uuid,
-        retry_mac    bytea,
-        CONSTRAINT node_enrolments_code_mac_key UNIQUE (code_mac)
-      );
-      CREATE INDEX node_enrolments_expires_at_idx ON node_enrolments (expires_at);
-      COMMENT ON TABLE node_enrolments IS 'codes with which nodes enrol themselves, once each';
-      COMMENT ON COLUMN node_enrolments.code_mac IS
-        'HMAC of the code under a key derived from MASTER_KEY: a code has 45 bits, so a plain digest could be reversed';
-      COMMENT ON COLUMN node_enrolments.targets IS 'the only services at which the node will be accepted; null: all';
-      COMMENT ON COLUMN node_enrolments.node_id IS 'the node that used the code';
-      COMMENT ON COLUMN node_enrolments.retry_mac IS 'HMAC of the Idempotency-Key of the call that used the code';
-    `);
-  }
+    CREATE TABLE node_enrolments (
+      id           uuid CONSTRAINT node_enrolments_pkey PRIMARY KEY,
+      code_mac     bytea       NOT NULL,
+      household_id uuid        NOT NULL,
+      room         text        NOT NULL,
+      name         text        NOT NULL,
+      targets      text[],
+      created_at   timestamptz NOT NULL,
+      expires_at   timestamptz NOT NULL,
+      cancelled_at timestamptz,
+      used_at      timestamptz,
+      node_id      uuid,
+      retry_mac    bytea,
+      CONSTRAINT node_enrolments_code_mac_key UNIQUE (code_mac)
+    );
+    CREATE INDEX node_enrolments_expires_at_idx ON node_enrolments (expires_at);
+    COMMENT ON TABLE node_enrolments IS 'codes with which nodes enrol themselves, once each';
+    COMMENT ON COLUMN node_enrolments.code_mac IS
+      'HMAC of the code under a key derived from MASTER_KEY: a code has 45 bits, so a plain digest could be reversed';
+    COMMENT ON COLUMN node_enrolments.targets IS 'the only services at which the node will be accepted; null: all';
+    COMMENT ON COLUMN node_enrolments.node_id IS 'the node that used the code';
+    COMMENT ON COLUMN node_enrolments.retry_mac IS 'HMAC of the Idempotency-Key of the call that used the code';
+  `;
 
-  async down(runner: QueryRunner): Promise<void> {
-    await runner.query('DROP TABLE node_enrolments, idempotency_keys, nodes');
-  }
+  readonly drop = 'DROP TABLE node_enrolments, idempotency_keys, nodes';
 }

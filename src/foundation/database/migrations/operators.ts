@@ -1,98 +1,94 @@
 // Operators with their keys and passkeys, and their sessions at the console.
 
-import type { MigrationInterface, QueryRunner } from 'typeorm';
+import { SqlMigration } from '../schema.js';
 
-export class CreateOperators1795651200007 implements MigrationInterface {
-  async up(runner: QueryRunner): Promise<void> {
-    await runner.query(`
-      CREATE TABLE operators (
-        id                      uuid CONSTRAINT operators_pkey PRIMARY KEY,
-        name                    text        NOT NULL,
-        scopes                  text[]      NOT NULL,
-        key_digest              bytea       NOT NULL,
-        previous_key_digest     bytea,
-        previous_key_expires_at timestamptz,
-        rotated_at              timestamptz,
-        expires_at              timestamptz,
-        revoked_at              timestamptz,
-        last_used_at            timestamptz,
-        created_at              timestamptz NOT NULL,
-        updated_at              timestamptz NOT NULL,
-        rotated_by_request      text,
-        overlap_ended_at        timestamptz,
-        overlap_ended_by_request text,
-        revoked_by_request      text,
-        last_used_for           text,
-        previous_key_used_at    timestamptz,
-        previous_key_used_for   text,
-        has_only_reported_uses  boolean     NOT NULL DEFAULT false,
-        CONSTRAINT operators_name_check CHECK (name = lower(name)),
-        CONSTRAINT operators_scopes_check CHECK (cardinality(scopes) > 0)
-      );
-      CREATE UNIQUE INDEX operators_live_name_key ON operators (name) WHERE revoked_at IS NULL;
-      CREATE UNIQUE INDEX operators_key_digest_key ON operators (key_digest);
-      CREATE INDEX operators_previous_key_digest_idx ON operators (previous_key_digest)
-        WHERE previous_key_digest IS NOT NULL;
-      COMMENT ON TABLE operators IS
-        'people and programs that present a key of their own at the admin door; never purged, because the audit log refers to them';
-      COMMENT ON COLUMN operators.name IS 'canonical: lower case; does not change';
-      COMMENT ON COLUMN operators.scopes IS 'read, nodes, apps, users, operators';
-      COMMENT ON COLUMN operators.key_digest IS 'SHA-256 of the key, which has 256 bits';
-      COMMENT ON COLUMN operators.rotated_by_request IS 'id of the request that made the current key';
-      COMMENT ON COLUMN operators.overlap_ended_at IS
-        'when the key before this one ended, unless at its deadline: when the rotation was finished';
-      COMMENT ON COLUMN operators.revoked_by_request IS 'id of the request that revoked it';
-      COMMENT ON COLUMN operators.last_used_at IS
-        'of the current key; before its first use, of the key that it replaced';
-      COMMENT ON COLUMN operators.previous_key_used_at IS
-        'when the key before the last rotation was last used, also before that';
-      COMMENT ON COLUMN operators.overlap_ended_by_request IS 'id of the request that finished the rotation';
-      COMMENT ON COLUMN operators.previous_key_digest IS 'still accepted until previous_key_expires_at';
-      COMMENT ON COLUMN operators.last_used_for IS 'null: operators present their keys to this service only';
+export class CreateOperators1795651200007 extends SqlMigration {
+  readonly create = () => `
+    CREATE TABLE operators (
+      id                      uuid CONSTRAINT operators_pkey PRIMARY KEY,
+      name                    text        NOT NULL,
+      scopes                  text[]      NOT NULL,
+      key_digest              bytea       NOT NULL,
+      previous_key_digest     bytea,
+      previous_key_expires_at timestamptz,
+      rotated_at              timestamptz,
+      expires_at              timestamptz,
+      revoked_at              timestamptz,
+      last_used_at            timestamptz,
+      created_at              timestamptz NOT NULL,
+      updated_at              timestamptz NOT NULL,
+      rotated_by_request      text,
+      overlap_ended_at        timestamptz,
+      overlap_ended_by_request text,
+      revoked_by_request      text,
+      last_used_for           text,
+      previous_key_used_at    timestamptz,
+      previous_key_used_for   text,
+      has_only_reported_uses  boolean     NOT NULL DEFAULT false,
+      CONSTRAINT operators_name_check CHECK (name = lower(name)),
+      CONSTRAINT operators_scopes_check CHECK (cardinality(scopes) > 0)
+    );
+    CREATE UNIQUE INDEX operators_live_name_key ON operators (name) WHERE revoked_at IS NULL;
+    CREATE UNIQUE INDEX operators_key_digest_key ON operators (key_digest);
+    CREATE INDEX operators_previous_key_digest_idx ON operators (previous_key_digest)
+      WHERE previous_key_digest IS NOT NULL;
+    COMMENT ON TABLE operators IS
+      'people and programs that present a key of their own at the admin door; never purged, because the audit log refers to them';
+    COMMENT ON COLUMN operators.name IS 'canonical: lower case; does not change';
+    COMMENT ON COLUMN operators.scopes IS 'read, nodes, apps, users, operators';
+    COMMENT ON COLUMN operators.key_digest IS 'SHA-256 of the key, which has 256 bits';
+    COMMENT ON COLUMN operators.rotated_by_request IS 'id of the request that made the current key';
+    COMMENT ON COLUMN operators.overlap_ended_at IS
+      'when the key before this one ended, unless at its deadline: when the rotation was finished';
+    COMMENT ON COLUMN operators.revoked_by_request IS 'id of the request that revoked it';
+    COMMENT ON COLUMN operators.last_used_at IS
+      'of the current key; before its first use, of the key that it replaced';
+    COMMENT ON COLUMN operators.previous_key_used_at IS
+      'when the key before the last rotation was last used, also before that';
+    COMMENT ON COLUMN operators.overlap_ended_by_request IS 'id of the request that finished the rotation';
+    COMMENT ON COLUMN operators.previous_key_digest IS 'still accepted until previous_key_expires_at';
+    COMMENT ON COLUMN operators.last_used_for IS 'null: operators present their keys to this service only';
 
-      CREATE TABLE operator_passkeys (
-        id            uuid CONSTRAINT operator_passkeys_pkey PRIMARY KEY,
-        operator_id   uuid        NOT NULL,
-        credential_id bytea       NOT NULL,
-        public_key    bytea       NOT NULL,
-        counter       bigint      NOT NULL,
-        transports    text[]      NOT NULL,
-        is_synced     boolean     NOT NULL,
-        name          text        NOT NULL,
-        created_at    timestamptz NOT NULL,
-        last_used_at  timestamptz,
-        CONSTRAINT operator_passkeys_credential_id_key UNIQUE (credential_id),
-        CONSTRAINT operator_passkeys_operator_id_fkey FOREIGN KEY (operator_id)
-          REFERENCES operators (id) ON DELETE CASCADE
-      );
-      CREATE INDEX operator_passkeys_operator_id_idx ON operator_passkeys (operator_id, id);
-      COMMENT ON TABLE operator_passkeys IS 'asked for by the console beside the key; columns as those of passkeys';
+    CREATE TABLE operator_passkeys (
+      id            uuid CONSTRAINT operator_passkeys_pkey PRIMARY KEY,
+      operator_id   uuid        NOT NULL,
+      credential_id bytea       NOT NULL,
+      public_key    bytea       NOT NULL,
+      counter       bigint      NOT NULL,
+      transports    text[]      NOT NULL,
+      is_synced     boolean     NOT NULL,
+      name          text        NOT NULL,
+      created_at    timestamptz NOT NULL,
+      last_used_at  timestamptz,
+      CONSTRAINT operator_passkeys_credential_id_key UNIQUE (credential_id),
+      CONSTRAINT operator_passkeys_operator_id_fkey FOREIGN KEY (operator_id)
+        REFERENCES operators (id) ON DELETE CASCADE
+    );
+    CREATE INDEX operator_passkeys_operator_id_idx ON operator_passkeys (operator_id, id);
+    COMMENT ON TABLE operator_passkeys IS 'asked for by the console beside the key; columns as those of passkeys';
 
-      CREATE TABLE console_sessions (
-        digest      bytea CONSTRAINT console_sessions_pkey PRIMARY KEY,
-        operator_id uuid,
-        passkey_id  uuid,
-        key_digest  bytea       NOT NULL,
-        created_at  timestamptz NOT NULL,
-        seen_at     timestamptz NOT NULL,
-        confirmed_at timestamptz NOT NULL,
-        sent_forms  uuid[]      NOT NULL DEFAULT '{}',
-        CONSTRAINT console_sessions_operator_id_fkey FOREIGN KEY (operator_id)
-          REFERENCES operators (id) ON DELETE CASCADE,
-        CONSTRAINT console_sessions_passkey_id_fkey FOREIGN KEY (passkey_id)
-          REFERENCES operator_passkeys (id) ON DELETE CASCADE
-      );
-      CREATE INDEX console_sessions_passkey_id_idx ON console_sessions (passkey_id) WHERE passkey_id IS NOT NULL;
-      COMMENT ON COLUMN console_sessions.operator_id IS 'null for the root key';
-      COMMENT ON COLUMN console_sessions.passkey_id IS
-        'with which the session began; null is refused once the operator has a passkey';
-      COMMENT ON COLUMN console_sessions.key_digest IS 'of the key with which the session began';
-      COMMENT ON COLUMN console_sessions.confirmed_at IS
-        'when the operator last proved who they are: at the login, or for an act that asks again';
-    `);
-  }
+    CREATE TABLE console_sessions (
+      digest      bytea CONSTRAINT console_sessions_pkey PRIMARY KEY,
+      operator_id uuid,
+      passkey_id  uuid,
+      key_digest  bytea       NOT NULL,
+      created_at  timestamptz NOT NULL,
+      seen_at     timestamptz NOT NULL,
+      confirmed_at timestamptz NOT NULL,
+      sent_forms  uuid[]      NOT NULL DEFAULT '{}',
+      CONSTRAINT console_sessions_operator_id_fkey FOREIGN KEY (operator_id)
+        REFERENCES operators (id) ON DELETE CASCADE,
+      CONSTRAINT console_sessions_passkey_id_fkey FOREIGN KEY (passkey_id)
+        REFERENCES operator_passkeys (id) ON DELETE CASCADE
+    );
+    CREATE INDEX console_sessions_passkey_id_idx ON console_sessions (passkey_id) WHERE passkey_id IS NOT NULL;
+    COMMENT ON COLUMN console_sessions.operator_id IS 'null for the root key';
+    COMMENT ON COLUMN console_sessions.passkey_id IS
+      'with which the session began; null is refused once the operator has a passkey';
+    COMMENT ON COLUMN console_sessions.key_digest IS 'of the key with which the session began';
+    COMMENT ON COLUMN console_sessions.confirmed_at IS
+      'when the operator last proved who they are: at the login, or for an act that asks again';
+  `;
 
-  async down(runner: QueryRunner): Promise<void> {
-    await runner.query('DROP TABLE console_sessions, operator_passkeys, operators');
-  }
+  readonly drop = 'DROP TABLE console_sessions, operator_passkeys, operators';
 }

@@ -1,6 +1,6 @@
 // Indexes for searches by a part of a name or an address.
 
-import type { MigrationInterface, QueryRunner } from 'typeorm';
+import { SqlMigration } from '../schema.js';
 
 interface SearchIndex {
   readonly name: string;
@@ -19,32 +19,27 @@ export function buildSearchIndexes(indexes: readonly SearchIndex[]): string {
       `EXECUTE format($index$CREATE INDEX ${name} ON ${on} USING gin (${text} %s)$index$, operators);`,
   );
   return `
-      DO $$
-      DECLARE
-        operators text;
-      BEGIN
-        CREATE EXTENSION IF NOT EXISTS pg_trgm;
-        SELECT format('%I.gin_trgm_ops', nspname) INTO operators
-          FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace WHERE extname = 'pg_trgm';
-        ${statements.join('\n        ')}
-      EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_file THEN
-        RAISE NOTICE 'Searches will read the whole tables: %', SQLERRM;
-      END $$;
-    `;
+    DO $$
+    DECLARE
+      operators text;
+    BEGIN
+      CREATE EXTENSION IF NOT EXISTS pg_trgm;
+      SELECT format('%I.gin_trgm_ops', nspname) INTO operators
+        FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace WHERE extname = 'pg_trgm';
+      ${statements.join('\n      ')}
+    EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_file THEN
+      RAISE NOTICE 'Searches will read the whole tables: %', SQLERRM;
+    END $$;
+  `;
 }
 
-export class IndexSearches1795651200015 implements MigrationInterface {
-  async up(runner: QueryRunner): Promise<void> {
-    await runner.query(
-      buildSearchIndexes([
-        { name: 'users_email_search_idx', on: 'users', text: 'email' },
-        { name: 'nodes_search_idx', on: 'nodes', text: `lower(room || '/' || name)` },
-      ]),
-    );
-  }
+export class IndexSearches1795651200015 extends SqlMigration {
+  readonly create = () =>
+    buildSearchIndexes([
+      { name: 'users_email_search_idx', on: 'users', text: 'email' },
+      { name: 'nodes_search_idx', on: 'nodes', text: `lower(room || '/' || name)` },
+    ]);
 
   /** Keeps the extension, because other users of this database may need it. */
-  async down(runner: QueryRunner): Promise<void> {
-    await runner.query('DROP INDEX IF EXISTS users_email_search_idx, nodes_search_idx');
-  }
+  readonly drop = 'DROP INDEX IF EXISTS users_email_search_idx, nodes_search_idx';
 }
