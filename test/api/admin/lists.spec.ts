@@ -239,7 +239,7 @@ function flatten(node: PlanNode): PlanNode[] {
   return [node, ...(node.Plans ?? []).flatMap(flatten)];
 }
 
-describe('lists of 200,000 users and 20,000 nodes', () => {
+describe('lists of 200,000 users, 20,000 nodes and their households', () => {
   let browser: Browser;
   // Without the statements of seals, which are no part of a page.
   const app = useApp({ variables: { CONSOLE: 'on' }, settings: { auditSealIntervalSeconds: 3_600 } });
@@ -255,8 +255,13 @@ describe('lists of 200,000 users and 20,000 nodes', () => {
       INSERT INTO app_credentials (id, caller, target, key_digest, created_at, updated_at)
         SELECT gen_random_uuid(), 'service-' || n % 200, 'target-' || n, '\\x00', now() - n * interval '1 hour', now()
         FROM generate_series(1, 1000) n;
+      INSERT INTO household_members (household_id, user_id, role, since)
+        SELECT household.id, person.id, CASE number WHEN 30 THEN 'member' ELSE 'admin' END, now()
+        FROM (SELECT id, row_number() OVER (ORDER BY id) AS number FROM households) AS household
+        JOIN (SELECT id, row_number() OVER (ORDER BY is_active, id) AS number FROM users) AS person USING (number)
+        WHERE number <= 5000;
     `);
-    await app.database.query('VACUUM ANALYZE users, nodes, app_credentials');
+    await app.database.query('VACUUM ANALYZE users, nodes, app_credentials, households, household_members');
     browser = await Browser.logIn(app);
   }, 60_000);
 
@@ -287,13 +292,14 @@ describe('lists of 200,000 users and 20,000 nodes', () => {
     const own = await readPlans(async () => ({ body } = await call().expect(200)), table);
     const plans = own.flatMap(flatten);
     const indexes = plans.flatMap((node) => node['Index Name'] ?? []);
+    const scanned = plans.flatMap((node) => (node['Index Name'] ? [] : (node['Relation Name'] ?? [])));
     const readRows = plans
       .filter((node) => node['Relation Name'] === table)
       .reduce(
         (sum, node) => sum + (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops'],
         0,
       );
-    return { statements: own.length, indexes, readRows, page: body as ListPage };
+    return { statements: own.length, indexes, scanned, readRows, page: body as ListPage };
   };
 
   it.each([
@@ -306,6 +312,15 @@ describe('lists of 200,000 users and 20,000 nodes', () => {
     const { statements, indexes, readRows, page } = await explain(path, table);
     expect(page.items).toHaveLength(count);
     expect({ statements, indexes, readRows }).toEqual({ statements: 1, indexes: [index], readRows: count });
+  });
+
+  it('finds the households without an active admin by indexes', async () => {
+    const { indexes, scanned, page } = await explain('/households?without_admin=true', 'households');
+    expect(page.items).toHaveLength(21);
+    expect({ scanned, indexes }).toEqual({
+      scanned: [],
+      indexes: expect.arrayContaining(['household_members_admin_idx', 'users_disabled_idx']) as string[],
+    });
   });
 
   it('finds the users of the last hour by an index', async () => {

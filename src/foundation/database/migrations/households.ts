@@ -30,6 +30,7 @@ export class CreateHouseholds1795651200016 extends SqlMigration {
       CONSTRAINT household_members_role_check CHECK (role IN ('admin', 'member'))
     );
     CREATE INDEX household_members_user_id_idx ON household_members (user_id, household_id) INCLUDE (role);
+    CREATE INDEX household_members_admin_idx ON household_members (household_id) WHERE role = 'admin';
     COMMENT ON TABLE household_members IS 'who lives where; a disabled user keeps the place';
     COMMENT ON COLUMN household_members.role IS 'admin, member';
     COMMENT ON COLUMN household_members.since IS 'when the person joined; another role does not change it';
