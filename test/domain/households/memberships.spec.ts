@@ -61,6 +61,23 @@ describe('memberships in the answer about a user', () => {
     expect((await app.me(access_token).expect(200)).body).not.toHaveProperty('households');
   });
 
+  it('are read only for answers that name them, which give no verdict without them', async () => {
+    const owner = await Owner.of(app);
+    const statuses = async (): Promise<number[]> => {
+      const { access_token: token } = owner.tokens;
+      const introspection = app.post('/internal/introspect').set(service).type('form').send({ token });
+      const validation = owner.as(app.post('/internal/validate-user'));
+      const gateway = owner.as(app.get('/internal/authorize/user'));
+      const found = await Promise.all([app.me(token), validation, gateway, introspection]);
+      return found.map(({ status }) => status);
+    };
+    await app.database.query('ALTER TABLE household_members RENAME TO hidden');
+    const hidden = await statuses();
+    await app.database.query('ALTER TABLE hidden RENAME TO household_members');
+    expect(hidden).toEqual([200, 500, 503, 500]);
+    expect(await statuses()).toEqual([200, 200, 200, 200]);
+  });
+
   it('are a change of their user for each insert, update and delete, also by a cascade or as a replica', async () => {
     const changesOf = async (owner: Owner, sql: string, values: string[]) => {
       await app.database.query('DELETE FROM credential_changes');
