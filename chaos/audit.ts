@@ -65,14 +65,21 @@ function credentialLoss(
   return undefined;
 }
 
-function userLoss({ isActive, isDoubtful }: User, row: z.output<typeof userRow> | undefined): string | undefined {
-  if (!row) return 'registered, but missing';
+function userLoss(
+  { isActive, isDoubtful, deletion }: User,
+  row: z.output<typeof userRow> | undefined,
+): string | undefined {
+  if (!row) return deletion ? undefined : 'registered, but missing';
+  if (deletion === 'acknowledged') return 'deleted, but still there';
   if (!isDoubtful && row.is_active !== isActive) return `should be ${isActive ? 'active' : 'disabled'}, but is not`;
   return undefined;
 }
 
-function sessionLoss({ life, generation }: Session, row: z.output<typeof sessionRow> | undefined): string | undefined {
-  if (!row) return 'started, but missing';
+function sessionLoss(
+  { life, generation, user }: Session,
+  row: z.output<typeof sessionRow> | undefined,
+): string | undefined {
+  if (!row) return user.deletion ? undefined : 'started, but missing';
   if (life.isOver && !row.ended_at) return 'ended, but still live';
   if (row.generation < generation)
     return `refreshed ${generation} times, but only ${row.generation} are in the database`;

@@ -1,37 +1,53 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import { PUBLISHED_AUDIT_EVENTS, toEvents } from '../src/domain/events/event-types.js';
 import type { PostgresServer } from '../tools/postgres-server.js';
 import { now } from './client.js';
+import type { Act } from './ledger.js';
 import type { Load } from './load.js';
-import type { ConsumerProcess } from './verifiers/consumer-process.js';
+import { toConsumingService, type ConsumerProcess, type ToldEvent } from './verifiers/consumer-process.js';
 
 const TELLING_TIMEOUT_MS = 30_000;
-const TELLING_INTERVAL_MS = 100;
+const TELLING_INTERVAL_MS = 250;
+/** The most events in one answer. When a later answer was read, a service has acknowledged all events before it. */
+const BATCH_SIZE = 100;
 
-/** The acts that the judge compares, each with the event that tells it. */
-const TOLD = [
-  ['user.registered', 'user.registered'],
-  ['admin.user.updated', 'user.disabled'],
-  ['admin.node.issued', 'node.registered'],
-  ['admin.node.revoked', 'node.revoked'],
-  ['admin.app_credential.revoked', 'app.revoked'],
-] as const;
-export const EVENT_TYPES_TOLD = TOLD.map(([, type]) => type);
+const READ_AUDIT_LOG = `SELECT id, event, subject, details, count, extract(epoch FROM time)::float8 * 1000 AS time
+  FROM audit_events WHERE event = ANY ($1) AND subject IS NOT NULL`;
+const READ_SEALS = `SELECT id || ':' || type AS id, seal::float8 FROM events ORDER BY seal`;
+const COUNT_UNREAD = `SELECT count(*)::int AS unread FROM event_subscriptions AS subscribed
+  JOIN events ON type = ANY (types) AND (events.seal, events.number) > (subscribed.seal, subscribed.number)`;
+const READ_RECEIPTS = `SELECT details ->> 'service' AS service, (details ->> 'deletion') || ':user.deleted' AS deletion
+  FROM audit_events WHERE event = 'user.deletion.acknowledged'`;
 
-/** The committed acts, read from the audit log and not from the events that were copied from it. */
-const READ_COMMITTED = `SELECT id || ':' || type AS id, subject, extract(epoch FROM time)::float8 * 1000 AS time
-  FROM audit_events JOIN (VALUES ${TOLD.map(([event, type]) => `('${event}', '${type}')`).join(', ')}) AS told (event, type)
-    USING (event)
-  WHERE type <> 'user.disabled' OR details -> 'after' ->> 'is_active' = 'false'`;
-/** The events that are not copied yet, or that a service has not acknowledged. */
-const COUNT_UNTOLD = `SELECT (SELECT count(*) FROM (${READ_COMMITTED}) AS act
-      WHERE id NOT IN (SELECT events.id || ':' || type FROM events))::int
-    + (SELECT count(*) FROM event_subscriptions AS subscribed JOIN events ON type = ANY (types)
-        AND (events.seal, events.number) > (subscribed.seal, subscribed.number))::int AS untold`;
+const auditRows = z.array(
+  z.object({
+    id: z.string(),
+    event: z.string(),
+    subject: z.string(),
+    details: z.record(z.string(), z.unknown()),
+    count: z.int(),
+    time: z.number(),
+  }),
+);
+const sealRows = z.array(z.object({ id: z.string(), seal: z.number() }));
+const unreadRows = z.tuple([z.object({ unread: z.int() })]);
+const receiptRows = z.array(z.object({ service: z.string(), deletion: z.string() }));
 
-const acts = z.array(z.object({ id: z.string(), subject: z.string(), time: z.number() }));
-const untold = z.tuple([z.object({ untold: z.int() })]);
-type Act = z.output<typeof acts>[number];
+/** An event of a committed act, as the audit log has it. */
+interface CommittedEvent extends Pick<Act, 'type' | 'subject'> {
+  /** As a service is told it. */
+  readonly id: string;
+  readonly time: number;
+}
+
+/** What a service may be told, and what it acknowledged. */
+interface Committed {
+  readonly events: readonly CommittedEvent[];
+  /** The number of the seal by the id of the event, in the order of the seals. */
+  readonly seals: ReadonlyMap<string, number>;
+  readonly receipts: z.output<typeof receiptRows>;
+}
 
 /** What a fault does to the services that read events. */
 export interface EventExpectations {
@@ -51,51 +67,141 @@ interface EventAudit {
 }
 
 /**
- * Checks that each service was told each committed act at least once, and nothing that was not committed. A reset stands
- * for the acts before it, because the service compares then; after a restore it also stands for what was told before.
+ * Checks that each acknowledged act has exactly its events, and that each service was told each committed event at least
+ * once, in the order of the seals, and nothing that was not committed. A reset stands for the acts before it, because the
+ * service compares then; after a restore it also stands for what was told before.
  * @returns the services that were reset against the expectation
  */
 export async function auditEvents(audited: EventAudit): Promise<string[]> {
-  const { postgres, load, patience } = audited;
-  const ledgers = new Map(audited.consumers.map((consumer) => [consumer.path, consumer]));
-  if (ledgers.size === 0) return [];
-  const end = now() + TELLING_TIMEOUT_MS * patience;
-  while (untold.parse(await postgres.query(COUNT_UNTOLD))[0].untold > 0 && now() < end)
+  const { postgres, load, consumers, patience } = audited;
+  const ledgers = new Map(consumers.map((consumer) => [consumer.path, consumer]));
+  const committed = await readCommitted(postgres, ledgers.size === 0 ? 0 : TELLING_TIMEOUT_MS * patience);
+  auditActs(load, committed);
+  return [...ledgers.values()].flatMap((consumer) => auditService(audited, consumer, committed));
+}
+
+/** @param timeoutMs how long it waits for the services to read everything */
+async function readCommitted(postgres: PostgresServer, timeoutMs: number): Promise<Committed> {
+  const end = now() + timeoutMs;
+  for (;;) {
+    const events = auditRows
+      .parse(await postgres.query(READ_AUDIT_LOG, [PUBLISHED_AUDIT_EVENTS]))
+      .flatMap((row) => toEvents(row).map(({ type }) => ({ ...row, id: `${row.id}:${type}`, type })));
+    const seals = new Map(sealRows.parse(await postgres.query(READ_SEALS)).map(({ id, seal }) => [id, seal]));
+    const [{ unread }] = unreadRows.parse(await postgres.query(COUNT_UNREAD));
+    const isAllRead = unread === 0 && events.every(({ id }) => seals.has(id));
+    if (isAllRead || now() >= end)
+      return { events, seals, receipts: receiptRows.parse(await postgres.query(READ_RECEIPTS)) };
     await sleep(TELLING_INTERVAL_MS);
-  const committed = acts.parse(await postgres.query(READ_COMMITTED));
-  auditAcknowledged(load, committed);
-  return [...ledgers.values()].flatMap((consumer) => auditLedger(audited, consumer, committed));
-}
-
-/** What was acknowledged to the actors is in the audit log, from which all events come. */
-function auditAcknowledged({ ledger, record }: Load, committed: readonly Act[]): void {
-  const known = new Set(committed.map(({ id, subject }) => `${id.split(':')[1] ?? ''} of ${subject}`));
-  const acknowledged = [
-    ...ledger.users.map(({ id }) => `user.registered of ${id}`),
-    ...ledger.credentials.flatMap(({ kind, id, isRevoked }) => [
-      ...(kind.name === 'node' ? [`node.registered of ${id}`] : []),
-      ...(isRevoked ? [`${kind.door}.revoked of ${id}`] : []),
-    ]),
-  ];
-  for (const act of acknowledged) if (!known.has(act)) record.addLostWrite(`${act}: acknowledged, but not audited`);
-}
-
-function auditLedger(
-  { load: { record }, expected: { resets, forgets } }: EventAudit,
-  consumer: ConsumerProcess,
-  committed: readonly Act[],
-): string[] {
-  const ledger = consumer.readLedger();
-  const ids = new Set(ledger.told.map(({ id }) => id));
-  const lastReset = Math.max(-Infinity, ...ledger.resets);
-  for (const { id, time, subject } of committed)
-    if (!ids.has(id) && time > lastReset) record.addLostWrite(`${id} of ${subject}: not told to ${consumer.name}`);
-  const known = new Set(committed.map(({ id }) => id));
-  for (const { id, subject, resets: before } of ledger.told) {
-    const isForgotten = forgets && before === 0;
-    if (!known.has(id) && !isForgotten)
-      record.addWrongVerdict(`${id} of ${subject}: told to ${consumer.name}, but not committed`);
   }
-  const isAsExpected = resets === 'perhaps' || resets === ledger.resets.length > 0;
-  return isAsExpected ? [] : [`the ${consumer.name} consumer was reset ${ledger.resets.length} times`];
+}
+
+function groupByAct<Item extends Pick<Act, 'type' | 'subject'>>(items: readonly Item[]): ReadonlyMap<string, Item[]> {
+  const groups = new Map<string, Item[]>();
+  for (const item of items) groups.set(describeAct(item), [...(groups.get(describeAct(item)) ?? []), item]);
+  return groups;
+}
+
+function describeAct({ type, subject }: Pick<Act, 'type' | 'subject'>): string {
+  return `${type} of ${subject}`;
+}
+
+/** An act without a response may have its event or not. The seals keep the order of the acts on one subject. */
+function auditActs({ ledger, record }: Load, { events, seals }: Committed): void {
+  const idsByAct = groupByAct(events);
+  const sealsByAct = new Map<string, number[]>();
+  for (const [what, acts] of groupByAct(ledger.acts)) {
+    const ids = (idsByAct.get(what) ?? []).map(({ id }) => id);
+    const acknowledged = acts.filter(({ isAcknowledged }) => isAcknowledged).length;
+    if (ids.length < acknowledged)
+      record.addLostWrite(`${what}: ${acknowledged} acknowledged, but ${ids.length} audited`);
+    if (ids.length > acts.length)
+      record.addWrongVerdict(`${what}: ${acts.length} requested, but ${ids.length} audited`);
+    if (ids.length !== acknowledged || acknowledged !== acts.length) continue;
+    sealsByAct.set(
+      what,
+      ids.flatMap((id) => seals.get(id) ?? []).sort((a, b) => a - b),
+    );
+  }
+  const lastSeals = new Map<string, number>();
+  for (const act of ledger.acts) {
+    const seal = sealsByAct.get(describeAct(act))?.shift();
+    if (seal === undefined) continue;
+    const last = lastSeals.get(act.subject) ?? seal;
+    if (seal < last)
+      record.addWrongVerdict(`${describeAct(act)}: in seal ${seal}, but an act before it is in seal ${last}`);
+    lastSeals.set(act.subject, seal);
+  }
+}
+
+function auditService(audited: EventAudit, consumer: ConsumerProcess, committed: Committed): string[] {
+  const { load, expected } = audited;
+  const { told, resets } = consumer.readLedger();
+  const ids = new Set<string>();
+  const firsts = told.filter(({ id }) => !ids.has(id) && ids.add(id));
+  auditTold(audited, consumer, committed, { firsts, resets });
+  auditOrder(load, consumer, committed, firsts);
+  auditReceipts(audited, consumer, committed, { firsts, resets });
+  const isAsExpected = expected.resets === 'perhaps' || expected.resets === resets.length > 0;
+  return isAsExpected ? [] : [`the ${consumer.name} consumer was reset ${resets.length} times`];
+}
+
+/** The ledger of a service. */
+interface Ledger {
+  /** Each event when it was told first. */
+  readonly firsts: readonly ToldEvent[];
+  readonly resets: readonly number[];
+}
+
+function auditTold(
+  { load: { record }, expected }: EventAudit,
+  { name }: ConsumerProcess,
+  { events }: Committed,
+  { firsts, resets }: Ledger,
+): void {
+  const ids = new Set(firsts.map(({ id }) => id));
+  const lastReset = Math.max(-Infinity, ...resets);
+  for (const { id, time, subject } of events)
+    if (!ids.has(id) && time > lastReset) record.addLostWrite(`${id} of ${subject}: not told to ${name}`);
+  const known = new Set(events.map(({ id }) => id));
+  for (const { id, subject, resets: before } of firsts) {
+    const isForgotten = expected.forgets && before === 0;
+    if (!known.has(id) && !isForgotten)
+      record.addWrongVerdict(`${id} of ${subject}: told to ${name}, but not committed`);
+  }
+}
+
+/** What comes again after a crash may be older. What comes first may not, because then a cursor had passed it. */
+function auditOrder({ record }: Load, { name }: ConsumerProcess, { seals }: Committed, firsts: Ledger['firsts']): void {
+  let last = { seal: 0, resets: 0 };
+  for (const { id, subject, resets } of firsts) {
+    const seal = seals.get(id);
+    if (seal === undefined) continue;
+    if (resets === last.resets && seal < last.seal)
+      record.addWrongVerdict(`${id} of ${subject}: told to ${name} in seal ${seal}, after seal ${last.seal}`);
+    last = { seal, resets };
+  }
+}
+
+/** Each deletion that a service acknowledged has one receipt, and no other one has. */
+function auditReceipts(
+  { load: { record }, expected }: EventAudit,
+  consumer: ConsumerProcess,
+  { receipts }: Committed,
+  { firsts, resets }: Ledger,
+): void {
+  const service = toConsumingService(consumer);
+  const counts = new Map<string, number>();
+  for (const { deletion } of receipts.filter((receipt) => receipt.service === service))
+    counts.set(deletion, (counts.get(deletion) ?? 0) + 1);
+  for (const [index, { id, resets: before }] of firsts.entries()) {
+    if (!id.endsWith(':user.deleted')) continue;
+    const hasLaterAnswer = !expected.forgets && firsts[index + BATCH_SIZE]?.resets === before;
+    const isAcknowledged = before === resets.length || hasLaterAnswer;
+    const count = counts.get(id) ?? 0;
+    if (isAcknowledged && count === 0) record.addLostWrite(`${id}: acknowledged by ${service}, but without a receipt`);
+    if (count > 1) record.addWrongVerdict(`${id}: ${count} receipts of ${service}`);
+    counts.delete(id);
+  }
+  for (const id of counts.keys()) record.addWrongVerdict(`${id}: a receipt of ${service}, which was not told`);
 }

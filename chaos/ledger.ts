@@ -1,3 +1,4 @@
+import type { EventType } from '../src/domain/events/event-types.js';
 import type { KeyKind } from './actors/key-kinds.js';
 import { now, type Period } from './client.js';
 
@@ -66,8 +67,8 @@ export interface Credential {
 
 export interface User {
   readonly id: string;
-  readonly email: string;
-  readonly password: string;
+  email: string;
+  password: string;
   /** The address from which the user's requests come. */
   readonly from: string;
   /** The time in which the user is active. */
@@ -75,6 +76,7 @@ export interface User {
   isActive: boolean;
   /** Whether a request without a response may still change the user, or end a later session. */
   isDoubtful: boolean;
+  deletion?: 'requested' | 'acknowledged';
 }
 
 export interface Session {
@@ -96,19 +98,45 @@ export interface Membership {
   readonly asAdmin: Life;
 }
 
-/** Every write that was acknowledged. */
+/** An act that services are told: one event of this type. */
+export interface Act {
+  readonly type: EventType;
+  readonly subject: string;
+  isAcknowledged: boolean;
+}
+
+/** Every write that was acknowledged, and every act that was requested. */
 export class Ledger {
   readonly credentials: Credential[] = [];
   readonly users: User[] = [];
   readonly sessions: Session[] = [];
   /** Credentials whose revocation was acknowledged: they must stay refused. */
   readonly revoked: Credential[] = [];
+  /** Those on one subject in the order in which they were done. */
+  readonly acts: Act[] = [];
 
   /** @returns a function that removes all later entries, for a database that was restored */
   mark(): () => void {
-    const lists = [this.credentials, this.users, this.sessions, this.revoked];
+    const lists = [this.credentials, this.users, this.sessions, this.revoked, this.acts];
     const lengths = lists.map(({ length }) => length);
     return () => lists.forEach((list, index) => list.splice(lengths[index] ?? 0));
+  }
+
+  /** Adds an acknowledged act with one event of each type. */
+  addActs(types: readonly EventType[], subject: string): void {
+    for (const type of types) this.acts.push({ type, subject, isAcknowledged: true });
+  }
+
+  /**
+   * Adds an act before it is requested, because it may happen without a response.
+   * @param request returns whether it was acknowledged
+   */
+  async perform(types: readonly EventType[], subject: string, request: () => Promise<boolean>): Promise<boolean> {
+    const acts = types.map((type): Act => ({ type, subject, isAcknowledged: false }));
+    this.acts.push(...acts);
+    const isAcknowledged = await request();
+    for (const act of acts) act.isAcknowledged = isAcknowledged;
+    return isAcknowledged;
   }
 
   listSessions(user: User): Session[] {

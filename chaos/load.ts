@@ -124,6 +124,12 @@ export class Load {
     return this.ask({ method, path: `/api/v0/admin${path}`, body, headers }, base);
   }
 
+  /** A repeatable deletion: 404 acknowledges it too, because an attempt without a response may have done it. */
+  async deleteAsAdmin(path: string): Promise<Answer> {
+    const answer = await this.askAsAdmin('DELETE', path);
+    return answer.status === 404 ? { ...answer, status: 204 } : answer;
+  }
+
   /**
    * Judges a response by the life of its credential.
    * @param what names the credential in reports

@@ -11,7 +11,7 @@ const LEASE_MS = 500;
 /** A door of a verifier. */
 type VerifierRoute = `${VerifierProgram['name']} ${VerifierQuestion['door']}`;
 export type HotRoute = (typeof HOT)[number] | VerifierRoute;
-export type Route = HotRoute | 'register' | 'logout' | 'validate-user';
+export type Route = HotRoute | 'register' | 'logout' | 'account' | 'household' | 'validate-user';
 
 /** A time in milliseconds, and the hot route that took it. */
 interface RouteTime {

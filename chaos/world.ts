@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { EVENT_TYPES } from '../src/domain/events/event-types.js';
 import type { Variables } from '../src/foundation/config/environment.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { makeTemporaryFolder } from '../tools/postgres.js';
@@ -8,14 +9,13 @@ import { replaceSettings } from '../tools/replace-settings.js';
 import { makeSecrets, productionVariables } from '../tools/service.js';
 import { TcpProxy } from '../tools/tcp-proxy.js';
 import { startBalancer } from './balancer.js';
-import { EVENT_TYPES_TOLD } from './event-audit.js';
 import { keyKinds } from './actors/key-kinds.js';
 import { startLoad } from './actors/start-load.js';
 import { send } from './client.js';
 import { Ledger } from './ledger.js';
 import type { Load, LoadOptions } from './load.js';
 import { Replica } from './replica.js';
-import { ConsumerProcess } from './verifiers/consumer-process.js';
+import { ConsumerProcess, toConsumingService } from './verifiers/consumer-process.js';
 import { findVerifierPrograms, type VerifierProgram } from './verifiers/programs.js';
 import { VerifierProcess } from './verifiers/verifier-process.js';
 
@@ -119,10 +119,10 @@ export class World {
   }
 
   private async startConsumersOf(program: VerifierProgram, upstream: string): Promise<ConsumerProcess[]> {
-    const service = `events-${program.name}`;
+    const service = toConsumingService(program);
     const own = await this.issueOwnKey(upstream, service);
     const path = `/api/v0/admin/event-subscriptions/${service}`;
-    await this.askAsAdmin(upstream, 'PUT', path, { types: EVENT_TYPES_TOLD, from: 'beginning' }, 200);
+    await this.askAsAdmin(upstream, 'PUT', path, { types: EVENT_TYPES, from: 'beginning' }, 200);
     const variables = { ...own, AUTH_URL: upstream, SECRET_KEY: this.secrets.SECRET_KEY };
     const ledger = join(makeTemporaryFolder(this.cleanup, 'events'), 'ledger');
     const count = program.name === 'typescript' ? 2 : 1;

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
+import type { EventType } from '../../src/domain/events/event-types.js';
 import type { Request } from '../client.js';
 
 /** As the service returned them. */
@@ -29,6 +30,8 @@ export interface KeyKind {
   readonly request: (id: string, key: string) => Request;
   /** A change of the credential after which its requests are refused, as after a revocation. */
   readonly restriction: object;
+  /** The types of the events that tell what is done to it. */
+  readonly told: Readonly<Record<'issued' | 'restricted' | 'revoked', readonly EventType[]>>;
 }
 
 /** Requests of apps need this scope. */
@@ -51,6 +54,7 @@ const node: KeyKind = {
   },
   request: (id, key) => ({ path: '/internal/validate-node', headers: { 'X-API-Key': `${id}:${key}` } }),
   restriction: { targets: ['elsewhere'] },
+  told: { issued: ['node.registered'], restricted: ['node.changed'], revoked: ['node.revoked'] },
 };
 
 const app: KeyKind = {
@@ -70,6 +74,7 @@ const app: KeyKind = {
     headers: { 'X-Platform-App-Id': id, 'X-Platform-App-Key': key, 'X-Platform-Scope': SCOPE },
   }),
   restriction: { scopes: ['documents:read'] },
+  told: { issued: [], restricted: [], revoked: ['app.revoked'] },
 };
 
 export const keyKinds = { node, app };

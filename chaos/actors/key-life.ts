@@ -36,6 +36,7 @@ export async function issue(load: Load, kind: KeyKind): Promise<Credential | und
   const { id, key } = kind.read(answer.body);
   const credential = { kind, id, key: makeKey(kind, id, key), isRevoked: false, keyIsDoubtful: false };
   load.ledger.credentials.push(credential);
+  load.ledger.addActs(kind.told.issued, id);
   return credential;
 }
 
@@ -102,17 +103,14 @@ async function restrict(load: Load, credential: Credential): Promise<void> {
   const { kind, id, key } = credential;
   key.life.markEnding();
   const attempt = () => load.askAsAdmin('PATCH', `${kind.path}/${id}`, kind.restriction);
-  if (!(await load.insist('admin', `restricting ${key.name}`, attempt, 200))) return;
+  const restricted = () => load.insist('admin', `restricting ${key.name}`, attempt, 200);
+  if (!(await load.ledger.perform(kind.told.restricted, id, restricted))) return;
   key.life.markEnded();
   await validateEverywhere(load, credential);
 }
 
 async function revoke(load: Load, credential: Credential): Promise<void> {
-  const { kind, id, key } = credential;
-  key.life.markEnding();
-  const attempt = () => load.askAsAdmin('DELETE', `${kind.path}/${id}`);
-  if (!(await load.insist('admin', `revoking ${key.name}`, attempt, 204))) return;
-  key.life.markEnded();
+  if (!(await revokeThrough(load, credential))) return;
   credential.isRevoked = true;
   load.ledger.revoked.push(credential);
   await validateEverywhere(load, credential);
@@ -166,9 +164,15 @@ async function requestRotation(load: Load, credential: Credential, overlapHours:
   return true;
 }
 
-/** Revokes a key through one replica, again and again until it is acknowledged. */
-export async function revokeThrough(load: Load, { kind, id, key }: Credential, url?: string): Promise<void> {
+/**
+ * Revokes a key, by default through any replica, again and again until it is acknowledged.
+ * @returns false when the load ended before
+ */
+export async function revokeThrough(load: Load, { kind, id, key }: Credential, url?: string): Promise<boolean> {
   key.life.markEnding();
   const attempt = () => load.askAsAdmin('DELETE', `${kind.path}/${id}`, undefined, url);
-  if (await load.insist('admin', `revoking ${key.name}`, attempt, 204)) key.life.markEnded();
+  const revoked = () => load.insist('admin', `revoking ${key.name}`, attempt, 204);
+  const isRevoked = await load.ledger.perform(kind.told.revoked, id, revoked);
+  if (isRevoked) key.life.markEnded();
+  return isRevoked;
 }

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import type { EventType } from '../../src/domain/events/event-types.js';
 import type { Answer } from '../client.js';
 import { bearerOf, Life, type Membership, type Session } from '../ledger.js';
 import type { Load } from '../load.js';
@@ -10,32 +11,54 @@ import { verifyMembership } from './verifiers.js';
 const PATH = '/internal/validate-user';
 /** Joining does not wait: for a lease (500 ms by default) a verifier may remember an answer without the household. */
 const JOIN_LAG_MS = 600;
+const createdHousehold = z.object({ id: z.string() });
 const households = z.object({ households: z.array(z.object({ id: z.string(), role: z.string() })) });
 
-/** An operator lets a user live in a household, demotes the user, and removes the user; each step is checked everywhere. */
+/**
+ * A user lives in a household, of the own or that of an operator, who demotes the user, removes the user, and deletes the
+ * household; each step is checked everywhere.
+ */
 export async function liveMember(load: Load): Promise<void> {
-  const membership = await joinHousehold(load, pickOne(load.kept.sessions));
+  const membership = await pickOne([joinHousehold, createHousehold])(load, pickOne(load.kept.sessions));
   if (!membership) {
     await load.think(100);
     return;
   }
   await sleep(JOIN_LAG_MS);
   await judgeMembershipEverywhere(load, membership);
-  const path = `/households/${membership.household}/members/${membership.session.user.id}`;
+  const { household } = membership;
+  const path = `/households/${household}/members/${membership.session.user.id}`;
   membership.asAdmin.markEnding();
-  const demote = (): Promise<Answer> => load.askAsAdmin('PATCH', path, { role: 'member' });
-  if (!(await load.insist('admin', `demoting in ${membership.household}`, demote, 200))) return;
+  const attempt = (): Promise<Answer> => load.askAsAdmin('PATCH', path, { role: 'member' });
+  const demoted = (): Promise<boolean> => load.insist('admin', `demoting in ${household}`, attempt, 200);
+  if (!(await load.ledger.perform(['household.member_changed'], household, demoted))) return;
   membership.asAdmin.markEnded();
   await judgeMembershipEverywhere(load, membership);
   membership.asMember.markEnding();
-  const remove = async (): Promise<Answer> => {
-    const answer = await load.askAsAdmin('DELETE', path);
-    // An attempt without a response may have removed the user.
-    return answer.status === 404 ? { ...answer, status: 204 } : answer;
-  };
-  if (!(await load.insist('admin', `removing from ${membership.household}`, remove, 204))) return;
+  if (!(await deleteAndTell(load, path, ['household.member_removed'], household))) return;
   membership.asMember.markEnded();
   await judgeMembershipEverywhere(load, membership);
+  await deleteAndTell(load, `/households/${household}?revoke_nodes=true`, ['household.deleted'], household);
+}
+
+function deleteAndTell(load: Load, path: string, types: readonly EventType[], household: string): Promise<boolean> {
+  const deleted = () => load.insist('admin', `deleting ${path}`, () => load.deleteAsAdmin(path), 204);
+  return load.ledger.perform(types, household, deleted);
+}
+
+/** @returns undefined when the request was not acknowledged */
+async function createHousehold(load: Load, session: Session): Promise<Membership | undefined> {
+  const body = { name: 'home' };
+  const created = await load.ask({
+    path: '/api/v0/households',
+    headers: bearerOf(session),
+    body,
+    from: session.user.from,
+  });
+  if (!load.acknowledge('household', `creating a household of ${session.user.email}`, created, 201)) return undefined;
+  const { id: household } = createdHousehold.parse(created.body);
+  load.ledger.addActs(['household.created', 'household.member_added'], household);
+  return { household, session, asMember: new Life(), asAdmin: new Life() };
 }
 
 /** @returns undefined when a request was not acknowledged */
@@ -46,8 +69,11 @@ export async function joinHousehold(load: Load, session: Session): Promise<Membe
   const made = await load.askAsAdmin('POST', '/nodes', node);
   if (!load.acknowledge('admin', `issuing a node of ${household}`, made, 201)) return undefined;
   const member = { user_id: session.user.id, role: 'admin' };
-  const joined = await load.askAsAdmin('POST', `/households/${household}/members`, member);
-  if (!load.acknowledge('admin', `joining ${household}`, joined, 201)) return undefined;
+  const joined = async (): Promise<boolean> => {
+    const answer = await load.askAsAdmin('POST', `/households/${household}/members`, member);
+    return load.acknowledge('admin', `joining ${household}`, answer, 201);
+  };
+  if (!(await load.ledger.perform(['household.member_added'], household, joined))) return undefined;
   return { household, session, asMember: new Life(), asAdmin: new Life() };
 }
 

@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto';
+import type { EventType } from '../../src/domain/events/event-types.js';
 import type { Answer } from '../client.js';
 import { bearerOf, Life, type Session, type User } from '../ledger.js';
 import type { Load } from '../load.js';
@@ -8,17 +10,28 @@ import { judgeRefresh, logIn, loginOf, meEverywhere, refreshOf } from './session
 type Ending = (load: Load, user: User, session: Session) => Promise<void>;
 
 const LOGOUT_PATH = '/api/v0/auth/logout';
+const PASSWORD_PATH = '/api/v0/users/me/password';
 
-export const endings: readonly Ending[] = [logOut, logOutByBearer, endByAdmin, disable];
+export const endings: readonly Ending[] = [
+  logOut,
+  logOutByBearer,
+  endByAdmin,
+  disable,
+  moveByAdmin,
+  changePassword,
+  deleteByAdmin,
+];
 
-async function logOut(load: Load, { from }: User, session: Session): Promise<void> {
+async function logOut(load: Load, user: User, session: Session): Promise<void> {
   const body = { refresh_token: session.refreshToken };
-  await end(load, [session], { route: 'logout', attempt: () => load.ask({ path: LOGOUT_PATH, body, from }) });
+  const attempt = () => load.ask({ path: LOGOUT_PATH, body, from: user.from });
+  await end(load, user, { sessions: [session], route: 'logout', attempt });
 }
 
-async function logOutByBearer(load: Load, { from }: User, session: Session): Promise<void> {
+async function logOutByBearer(load: Load, user: User, session: Session): Promise<void> {
   const headers = bearerOf(session);
-  await end(load, [session], { route: 'logout', attempt: () => load.ask({ path: LOGOUT_PATH, headers, from }) });
+  const attempt = () => load.ask({ path: LOGOUT_PATH, headers, from: user.from });
+  await end(load, user, { sessions: [session], route: 'logout', attempt });
 }
 
 async function endByAdmin(load: Load, user: User): Promise<void> {
@@ -27,7 +40,7 @@ async function endByAdmin(load: Load, user: User): Promise<void> {
     attempts += 1;
     return load.askAsAdmin('DELETE', `/users/${user.id}/sessions`);
   };
-  await end(load, load.ledger.listSessions(user), { route: 'admin', attempt });
+  await end(load, user, { route: 'admin', attempt });
   // An attempt without a response may still end a later session, so this user starts none.
   if (attempts > 1) user.isDoubtful = true;
 }
@@ -40,38 +53,95 @@ async function disable(load: Load, user: User): Promise<void> {
     attempts += 1;
     return load.askAsAdmin('PATCH', `/users/${user.id}`, { is_active: false });
   };
-  if (!(await end(load, load.ledger.listSessions(user), { route: 'admin', attempt, expected: 200 }))) return;
+  const told = ['user.disabled', 'session.ended'] as const;
+  if (!(await end(load, user, { route: 'admin', attempt, expected: 200, told }))) return;
   user.life.markEnded();
   user.isActive = false;
   for (const answer of await load.askEverywhere(loginOf(user))) load.judge('login', user.email, user.life, answer);
   // An attempt without a response may still disable the user later, so after a retry the user stays disabled.
   if (attempts > 1) return;
-  const enabled = await load.askAsAdmin('PATCH', `/users/${user.id}`, { is_active: true });
-  if (!load.acknowledge('admin', `enabling ${user.email}`, enabled, 200)) return;
+  const enabled = async (): Promise<boolean> => {
+    const answer = await load.askAsAdmin('PATCH', `/users/${user.id}`, { is_active: true });
+    return load.acknowledge('admin', `enabling ${user.email}`, answer, 200);
+  };
+  if (!(await load.ledger.perform(['user.enabled'], user.id, enabled))) return;
   Object.assign(user, { life: new Life(), isActive: true, isDoubtful: false });
   await logIn(load, user);
 }
 
+async function moveByAdmin(load: Load, user: User): Promise<void> {
+  const email = `${randomUUID()}@example.org`;
+  let attempts = 0;
+  const attempt = (): Promise<Answer> => {
+    attempts += 1;
+    return load.askAsAdmin('PATCH', `/users/${user.id}`, { email });
+  };
+  const told = ['user.email_changed', 'session.ended'] as const;
+  if (!(await end(load, user, { route: 'admin', attempt, expected: 200, told }))) return;
+  user.email = email;
+  // An attempt without a response may still undo a later move.
+  if (attempts > 1) user.isDoubtful = true;
+}
+
+/** Not repeated, because an attempt without a response may have replaced the password that authorises it. */
+async function changePassword(load: Load, user: User): Promise<void> {
+  const ended = load.ledger.listSessions(user);
+  const kept = await logIn(load, user);
+  if (!kept) return;
+  for (const { life } of ended) life.markEnding();
+  const body = { current_password: user.password, new_password: `${user.password}!` };
+  const changed = async (): Promise<boolean> => {
+    const answer = await load.ask({ path: PASSWORD_PATH, headers: bearerOf(kept), body, from: user.from });
+    return load.acknowledge('account', `a new password of ${user.email}`, answer, 204);
+  };
+  if (!(await load.ledger.perform(['user.credentials_changed', 'session.ended'], user.id, changed))) {
+    user.isDoubtful = true;
+    return;
+  }
+  user.password = body.new_password;
+  await judgeEnded(load, ended);
+}
+
+async function deleteByAdmin(load: Load, user: User): Promise<void> {
+  user.life.markEnding();
+  Object.assign(user, { isDoubtful: true, deletion: 'requested' });
+  const attempt = (): Promise<Answer> => load.deleteAsAdmin(`/users/${user.id}`);
+  const told = ['user.deleted', 'session.ended'] as const;
+  if (!(await end(load, user, { route: 'admin', attempt, told }))) return;
+  user.life.markEnded();
+  user.deletion = 'acknowledged';
+  for (const answer of await load.askEverywhere(loginOf(user))) load.judge('login', user.email, user.life, answer);
+}
+
 interface EndRequest {
+  /** By default all of the user. */
+  readonly sessions?: readonly Session[];
   readonly route: Route;
   readonly attempt: () => Promise<Answer>;
   /** The status of an acknowledgement; by default 204. */
   readonly expected?: number;
+  /** The types of the events that tell it; by default that the sessions ended. */
+  readonly told?: readonly EventType[];
 }
 
 /** Ends sessions, and checks them everywhere. @returns whether it was acknowledged */
 async function end(
   load: Load,
-  sessions: readonly Session[],
-  { route, attempt, expected = 204 }: EndRequest,
+  user: User,
+  { sessions = load.ledger.listSessions(user), route, attempt, expected = 204, told = ['session.ended'] }: EndRequest,
 ): Promise<boolean> {
   for (const { life } of sessions) life.markEnding();
   const what = `ending session ${sessions.map(({ id }) => id).join(' and ')}`;
-  if (!(await load.insist(route, what, attempt, expected))) return false;
+  const ended = () => load.insist(route, what, attempt, expected);
+  if (!(await load.ledger.perform(told, user.id, ended))) return false;
+  await judgeEnded(load, sessions);
+  return true;
+}
+
+async function judgeEnded(load: Load, sessions: readonly Session[]): Promise<void> {
   for (const { life } of sessions) life.markEnded();
   for (const session of sessions) {
     await meEverywhere(load, session);
     for (const answer of await load.askEverywhere(refreshOf(session))) judgeRefresh(load, session, answer);
   }
-  return true;
 }

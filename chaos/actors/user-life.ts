@@ -11,8 +11,8 @@ const REFRESHES = 4;
 const registered = z.object({ id: z.string() });
 
 /**
- * Registers a user who repeatedly logs in, refreshes, and loses the session to a logout, an operator, or the disabling
- * of the account.
+ * Registers a user who repeatedly logs in, refreshes, and loses the session to a logout, an operator, a new password or
+ * address, or with the account.
  */
 export async function liveUser(load: Load): Promise<void> {
   const user = await register(load);
@@ -37,6 +37,7 @@ async function register(load: Load): Promise<User | undefined> {
   const { id } = registered.parse(answer.body);
   const user = { ...person, id, from, life: new Life(), isActive: true, isDoubtful: false };
   load.ledger.users.push(user);
+  load.ledger.addActs(['user.registered'], id);
   return user;
 }
 

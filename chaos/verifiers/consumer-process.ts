@@ -9,7 +9,12 @@ import type { VerifierProgram } from './programs.js';
 const STOPPED = 3;
 const RESTART_INTERVAL_MS = 100;
 
-interface ToldEvent {
+/** @returns the service that reads events with a program of {@link ConsumerProcess} */
+export function toConsumingService({ name }: Pick<VerifierProgram, 'name'>): string {
+  return `events-${name}`;
+}
+
+export interface ToldEvent {
   /** Of the event: the id of the row in the audit log, and the type. */
   readonly id: string;
   readonly subject: string;
