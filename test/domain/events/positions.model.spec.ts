@@ -36,16 +36,17 @@ const steps = fc.oneof(
 );
 type Step = typeof steps extends fc.Arbitrary<infer Value> ? Value : never;
 const histories = fc.array(steps, { minLength: 8, maxLength: 30, size: 'max' });
-/** Begin with an act that commits after a later one was copied. */
+/** Begin with an act that commits after a later one was copied, and perhaps handled. */
 const lateCommits = fc
-  .array(polls, { minLength: 2, maxLength: 6 })
-  .map((tail): Step[] => [
+  .tuple(fc.array(polls, { maxLength: 2 }), fc.array(polls, { minLength: 2, maxLength: 6 }))
+  .map(([early, late]): Step[] => [
     { step: 'begin' },
     { step: 'commit' },
     { step: 'copy' },
+    ...early,
     { step: 'end' },
     { step: 'copy' },
-    ...tail,
+    ...late,
   ]);
 /** Begin with a rewind after events were handled. */
 const rewinds = fc
@@ -234,11 +235,23 @@ class World {
 const insertDeletion = (subject: string): string =>
   insertion(randomUUID(), 'now()', { event: `'user.deleted'`, subject: `'${subject}'` });
 
+const XID = '(SELECT xmin::text::bigint FROM audit_events WHERE audit_events.id = events.id)';
+/** Of the event at the position. */
+const XID_OF_POSITION = `COALESCE((SELECT ${XID} FROM events WHERE (seal, number) <= ($2::bigint, $3::integer)
+  ORDER BY seal DESC, number DESC LIMIT 1), 0)`;
+
 /** The statements of the service, with a mistake in one of them. */
 const MISTAKES: readonly { name: string; plant: (query: Query) => Query }[] = [
   {
     name: 'order by time',
     plant: rewrite(/ORDER BY (next\.|found\.|type, )seal, (next\.|found\.)?number/g, 'ORDER BY $1time'),
+  },
+  {
+    name: 'order by transaction id',
+    plant: rewrite(
+      'WHERE (type, seal, number) > (wanted.type, $2, $3) AND type <= wanted.type ORDER BY type, seal, number',
+      `WHERE type = wanted.type AND ${XID} > ${XID_OF_POSITION} ORDER BY ${XID}`.replaceAll('$', '$$$$'),
+    ),
   },
   { name: 'a position moved by an answer', plant: moveByAnswers },
   { name: 'a seal skipped', plant: rewrite('number > seal ORDER BY', 'number > seal + 1 ORDER BY') },
