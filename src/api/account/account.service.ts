@@ -59,8 +59,10 @@ export class AccountService {
         for (const { id: householdId, role } of memberships)
           if (role === 'admin') await this.departures.refuseLastAdmin(transaction, householdId, id);
         await this.departures.endMemberships(transaction, id, memberships, call.actor);
+        const count = await this.sessions.deleteSessions(transaction, id);
         await deleteAccount(transaction, verified);
-        await this.audit.record(transaction, toUserEvent('user.deleted', call.actor, verified.id));
+        const details = { ended_sessions: count };
+        await this.audit.record(transaction, toUserEvent('user.deleted', call.actor, id, { details }));
       });
     await this.propagation.propagateAfter(() => this.reauthentication.authorizeAction(call, proof, remove));
   }

@@ -90,10 +90,7 @@ const publishUserUpdate: ToEvents = (audited) => {
   return [...events, ...publishEndedSessions(isDisabled ? 'disabled' : 'admin')(audited)];
 };
 
-const publishUserDeletion = combine(
-  publish('user.deleted'),
-  publish('session.ended', () => ({ reason: 'deleted', count: null })),
-);
+const publishUserDeletion = combine(publish('user.deleted'), publishEndedSessions('deleted'));
 
 const publishEndedSession = publish('session.ended', ({ count, details: { session_id, reason } }) => ({
   reason,

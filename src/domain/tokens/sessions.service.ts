@@ -69,6 +69,9 @@ const buildReadLive = (name: string, more = ''): Statement => ({
          WHERE sessions.id = ${ANY_GIVEN_ID} AND ${buildIsLive('absolute_expires_at', '$2')}`,
 });
 
+const DELETE_SESSIONS = `WITH deleted AS (DELETE FROM sessions WHERE user_id = $1 RETURNING ended_at)
+  SELECT count(*)::integer AS count FROM deleted WHERE ended_at IS NULL`;
+
 export const READ_LIVE = buildReadLive('sessions_read_live');
 /** A statement of its own, so that routes that name no households do not pay for them. */
 export const READ_LIVE_WITH_HOUSEHOLDS = buildReadLive(
@@ -203,6 +206,12 @@ export class SessionsService {
     const values = [userId, this.clock.now(), reason, exceptId];
     const [, count] = await transaction.query<[unknown, number]>(END_ALL_SESSIONS, values);
     return count;
+  }
+
+  /** To be called before the account is deleted. @returns how many of its sessions had not ended */
+  async deleteSessions(transaction: EntityManager, userId: string): Promise<number> {
+    const [row] = await transaction.query<{ count: number }[]>(DELETE_SESSIONS, [userId]);
+    return row?.count ?? 0;
   }
 
   private async endSession(id: string, userId: string, reason: 'logout' | 'owner', actor: Actor): Promise<void> {

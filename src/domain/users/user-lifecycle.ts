@@ -169,8 +169,9 @@ export class UserChanges {
       this.departures.deleteWithMemberships(id, async (transaction, memberships) => {
         const { id: userId, isActive } = await lockUser(transaction, id);
         await this.departures.endMemberships(transaction, userId, memberships, actor);
+        const count = await this.sessions.deleteSessions(transaction, userId);
         await transaction.delete(User, { id: userId });
-        const details = { before: { is_active: isActive } };
+        const details = { before: { is_active: isActive }, ended_sessions: count };
         await this.audit.record(transaction, toUserEvent('admin.user.deleted', actor, userId, { details }));
       }),
     );

@@ -52,11 +52,12 @@ describe('the types of events', () => {
     expect(toEvents({ event, details, count: 1 })).toEqual([{ type, data: {} }]);
   });
 
-  it.each(['user.deleted', 'admin.user.deleted'])('do not know how many sessions %s ended', (event) => {
-    expect(toEvents({ event, details: { before: { email: 'gone' } }, count: 1 })).toEqual([
-      { type: 'user.deleted', data: {} },
-      { type: 'session.ended', data: { reason: 'deleted', count: null } },
-    ]);
+  it.each(['user.deleted', 'admin.user.deleted'])('tell how many sessions %s ended, if any', (event) => {
+    const tell = (count: number) =>
+      toEvents({ event, details: { before: { email: 'gone' }, ended_sessions: count }, count: 1 });
+    const deleted = { type: 'user.deleted', data: {} };
+    expect(tell(2)).toEqual([deleted, { type: 'session.ended', data: { reason: 'deleted', count: 2 } }]);
+    expect(tell(0)).toEqual([deleted]);
   });
 
   it('have at most one event for each row, so that its id and the type identify the event', () => {

@@ -291,11 +291,12 @@ describe('POST /internal/events', () => {
       'user.credentials_changed',
       'user.deleted',
     ]);
-    const [alice, bob] = [await Owner.of(app), await Owner.of(app)];
+    const [alice, bob, carol] = [await Owner.of(app), await Owner.of(app), await Owner.of(app)];
     await alice.elsewhere();
     await alice.changePassword().expect(204);
     await app.admin.patch(`/users/${bob.user.id}`, { is_active: false }).expect(200);
     await app.admin.delete(`/users/${bob.user.id}`).expect(204);
+    await carol.deleteAccount().expect(204);
     await tell(app);
     const { events } = await subscriber.read();
     expect(events.map(({ type, subject, data }) => [type, subject.id, data])).toEqual([
@@ -304,7 +305,8 @@ describe('POST /internal/events', () => {
       ['user.disabled', bob.user.id, {}],
       ['session.ended', bob.user.id, { reason: 'disabled', count: 1 }],
       ['user.deleted', bob.user.id, {}],
-      ['session.ended', bob.user.id, { reason: 'deleted', count: null }],
+      ['user.deleted', carol.user.id, {}],
+      ['session.ended', carol.user.id, { reason: 'deleted', count: 1 }],
     ]);
   });
 });
