@@ -9,10 +9,27 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"strconv"
 	"sync/atomic"
 	"testing/synctest"
 	"time"
 )
+
+// jitterSeed makes a run repeatable. JITTER_SEED chooses other jitter.
+var jitterSeed = readJitterSeed()
+
+func readJitterSeed() uint64 {
+	text, isGiven := os.LookupEnv("JITTER_SEED")
+	if !isGiven {
+		return 1
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		panic("JITTER_SEED: " + err.Error())
+	}
+	return seed
+}
 
 // startWall is 2026-01-01T00:00:00Z in milliseconds.
 const startWall = 1_767_225_600_000
@@ -136,7 +153,10 @@ func (s *simulation) afterFunc(d time.Duration, work func()) func() {
 	return s.at(event{due: due, isMonotonic: true, work: work})
 }
 
-func (*simulation) random() float64 { return rand.Float64() }
+// random depends on the moment and the seed, and not on which goroutine asks first.
+func (s *simulation) random() float64 {
+	return rand.New(rand.NewPCG(jitterSeed, uint64(s.nowMS.Load()))).Float64()
+}
 
 func (*simulation) close() {}
 

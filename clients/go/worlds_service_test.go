@@ -43,10 +43,15 @@ var mistakesOfServices = []mistake{
 	"user's change not written",
 	"scopes as signed",
 	"expiry of a pair unnoticed",
+	"nothing announced without a lease",
 }
 
-// statementTimeoutMS is that of a replica's statement.
-const statementTimeoutMS = 600
+const (
+	// statementTimeoutMS is that of a replica's statement.
+	statementTimeoutMS = 600
+	// unleasedPromiseMS is how long an answer of a replica without a lease may be used.
+	unleasedPromiseMS = 500
+)
 
 func (w *world) send(ctx context.Context, r request) (answer, error) {
 	answered := make(chan answer, 1)
@@ -171,7 +176,7 @@ func (w *world) handle(replica int, r request, respond func(answer)) {
 
 func (w *world) answerQuestion(replica int, r request, respond func(answer)) {
 	now := w.readReplica(replica)
-	couldPromise := w.readNow() < now.announcedUntil
+	couldPromise := w.mayPromise(replica)
 	presented, isKnown := w.findPresented(replica, r)
 	var rights []string
 	var body fields
@@ -209,8 +214,11 @@ func (w *world) answerQuestion(replica int, r request, respond func(answer)) {
 
 func (w *world) promise(replica int, couldPromise bool, rights []string, body fields) answer {
 	freshFor, remember := 0, "no"
-	if couldPromise && w.readNow() < w.readReplica(replica).announcedUntil {
-		freshFor, remember = w.Leases[replica], "yes"
+	if couldPromise && w.mayPromise(replica) {
+		freshFor = unleasedPromiseMS
+		if w.hasLease(replica) {
+			freshFor, remember = w.Leases[replica], "yes"
+		}
 	}
 	if w.mistake == "expiry of a pair unnoticed" {
 		rights = rights[:1]
@@ -220,6 +228,14 @@ func (w *world) promise(replica int, couldPromise bool, rights []string, body fi
 	found.headers.Set("X-Platform-Expires-In", strconv.Itoa(w.secondsLeft(rights...)))
 	found.headers.Set("X-Platform-Fresh-For-Ms", strconv.Itoa(freshFor))
 	return found
+}
+
+func (w *world) hasLease(replica int) bool { return w.Leases[replica] > 0 }
+
+// mayPromise: revoking calls wait for what this replica promises.
+func (w *world) mayPromise(replica int) bool {
+	isUnannounced := w.mistake == "nothing announced without a lease" && !w.hasLease(replica)
+	return isUnannounced || w.readNow() < w.readReplica(replica).announcedUntil
 }
 
 // findPresented returns the credential of a question: a node has no user's token.
@@ -285,6 +301,12 @@ func (w *world) answerExchange(replica int, r request, respond func(answer)) {
 }
 
 func (w *world) answerPoll(replica int, r request, respond func(answer)) {
+	if !w.hasLease(replica) {
+		respond(toPlainAnswer(http.StatusOK, fields{
+			"cursor": "", "reset": true, "lease_ms": 0, "fresh_for_ms": 0, "changes": []fields{},
+		}))
+		return
+	}
 	since, hasCursor := w.parseCursor(parseObject([]byte(r.body)))
 	now := w.readReplica(replica)
 	if w.freshFor(replica, now) <= 0 {

@@ -24,7 +24,6 @@ import { GRACE_MS } from './replica.js';
 import { World, type Setting } from './world.js';
 
 const LEASED: Setting = { graceMs: 0, leasesMs: [LEASE_MS, LEASE_MS] };
-/** A replica without a lease announces its promise when a verifier asks, so it cannot be recorded without one. */
 const SETTINGS: readonly Setting[] = [
   LEASED,
   { graceMs: GRACE_MS, leasesMs: LEASED.leasesMs },
@@ -32,10 +31,15 @@ const SETTINGS: readonly Setting[] = [
   { graceMs: 0, leasesMs: LEASED.leasesMs, olderReplica: 1 },
 ];
 
+/** A replica without a lease announces when a verifier asks. The recorded one is not the only verifier. */
+const ONE_UNLEASED: Setting = { graceMs: 0, leasesMs: [LEASE_MS, 0], isAskedByOthers: true };
+const UNLEASED: Setting = { graceMs: 0, leasesMs: [0, 0], isAskedByOthers: true };
+
 const PURGES = createFocusedHistories({ present: 12, end: 4, purge: 4, abort: 2, 'cut verifier': 4 });
 const CUTS = createFocusedHistories({ present: 12, end: 6, 'cut verifier': 4 });
 const EXPIRING_PAIRS = createFocusedHistories({ 'present delegated': 14, route: 1 });
 const OVERLAPPING_ENDS = createFocusedHistories({ present: 10, end: 5, disable: 2 });
+const UNLEASED_REPLICAS = createFocusedHistories({ present: 12, end: 4, route: 2, 'cut verifier': 1 });
 const CLOCKS_AND_CUTS = createFocusedHistories({
   present: 12,
   end: 2,
@@ -75,6 +79,7 @@ interface Family {
   readonly picked: readonly number[];
   /** Longer histories find hardly more, unless a credential expires late. */
   readonly maxSteps?: number;
+  readonly settings?: readonly Setting[];
 }
 
 const SEED = 1;
@@ -90,33 +95,42 @@ const FAMILIES: readonly Family[] = [
   { family: 'prunes', where: PRUNES, picked: [...range(8), 12, 21, 57, 78, 84] },
   { family: 'disabled users', where: DISABLED_USERS, picked: range(10) },
   { family: 'clocks', where: CLOCKS, picked: [...range(6), 7, 21, 22, 24, 26, 44, 97], maxSteps: 100 },
-  { family: 'clocks and cuts', where: CLOCKS_AND_CUTS, picked: [16, 24, 41] },
+  { family: 'clocks and cuts', where: CLOCKS_AND_CUTS, picked: [16, 24, 41, 141] },
   { family: 'slow polls', where: SLOW_POLLS, picked: [2, 4, 5, 6] },
   { family: 'slow answers', where: SLOW_ANSWERS, picked: [0, 2, 3, 7] },
   { family: 'overlaps', where: OVERLAPS, picked: [...range(8), 20, 25] },
   { family: 'overlapping ends', where: OVERLAPPING_ENDS, picked: [...range(6), 44, 62, 95, 151, 170, 202, 232, 304] },
   { family: 'purges', where: PURGES, picked: [...range(8), 28, 82, 90] },
   { family: 'cuts', where: CUTS, picked: [...range(8), 14, 38, 58] },
-  { family: 'members', where: MEMBERS, picked: range(12) },
+  { family: 'members', where: MEMBERS, picked: [...range(12), 23, 47] },
   { family: 'delegations', where: DELEGATIONS, picked: [...range(10), 59, 77, 90] },
-  { family: 'expiring pairs', where: EXPIRING_PAIRS, picked: range(3), maxSteps: 100 },
+  { family: 'expiring pairs', where: EXPIRING_PAIRS, picked: [...range(3), 4, 5, 7, 9, 18], maxSteps: 100 },
+  {
+    family: 'one unleased',
+    where: UNLEASED_REPLICAS,
+    picked: [...range(3), 4, 7, 16, 29, 30, 36, 37],
+    settings: [ONE_UNLEASED],
+  },
+  { family: 'unleased', where: UNLEASED_REPLICAS, picked: [...range(3), 4, 21, 24, 30, 44], settings: [UNLEASED] },
   { family: 'onward calls', where: ONWARD_CALLS, picked: range(10) },
 ];
 
 /** @returns a line for each world of clients/conformance/worlds.jsonl */
 export async function recordWorlds(): Promise<string> {
   const lines: string[] = [];
-  for (const { family, where, picked, maxSteps = MAX_STEPS } of FAMILIES) {
+  for (const { family, where, picked, maxSteps = MAX_STEPS, settings = SETTINGS } of FAMILIES) {
     const histories = fc.sample(where, { seed: SEED, numRuns: Math.max(...picked) + 1 });
     for (const index of picked) {
       const history = histories[index]!.slice(0, maxSteps);
-      const setting = SETTINGS[index % SETTINGS.length]!;
+      const setting = settings[index % settings.length]!;
       const world = new RecordedWorld(setting);
       const unwaited = new World('no wait', setting);
       const unwaitedRepeats = new World('repeated revocation does not wait', setting);
-      for (const one of [world, unwaited, unwaitedRepeats]) await one.run(history);
+      const variants = [unwaited, unwaitedRepeats];
+      if (setting.leasesMs.includes(0)) variants.push(new World('nothing announced without a lease', setting));
+      for (const one of [world, ...variants]) await one.run(history);
       if (world.violations.length > 0) throw new Error(world.violations.join());
-      const recording = world.record([unwaited, unwaitedRepeats]);
+      const recording = world.record(variants);
       lines.push(`${JSON.stringify({ world: `${family} ${index}`, ...recording })}\n`);
     }
   }

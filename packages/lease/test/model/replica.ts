@@ -11,6 +11,8 @@ import { Process } from './process.js';
 import type { World } from './world.js';
 
 const POLLS_PER_LEASE = 3;
+/** How often another verifier asks a replica without a lease. */
+const OTHERS_ASK_EVERY_MS = 200;
 /** OUTAGE_GRACE_SECONDS of the replicas, where they have one. */
 export const GRACE_MS = 2_000;
 /** The keys of the model that replicas cache do not expire. */
@@ -49,6 +51,7 @@ export class Replica extends Process {
     this.announcement = new LeaseAnnouncement(this.leaseMs, this.clocks);
     this.heardAtMs = -Infinity;
     if (this.leaseMs > 0) this.poll(this.life);
+    else if (this.world.isAskedByOthers) this.answerOthers(this.life);
   }
 
   /** Forgets the oldest changes, as a full log does. */
@@ -90,8 +93,7 @@ export class Replica extends Process {
     if (url.endsWith('/token')) {
       return this.ask(() => delegation.exchange(new URLSearchParams(body).get('subject_token')!));
     }
-    if (this.leaseMs === 0 && mistake !== 'nothing announced without a lease')
-      await this.announce().catch(() => undefined);
+    if (this.leaseMs === 0) await this.announceUnleased();
     const couldPromiseOnArrival = this.announcement.isCurrent || mistake === 'verdict judged when answered alone';
     const isRemembered = mistake === 'verdict from a replica’s memory' && this.lease.isHeld;
     const delegated = sent['X-Platform-Target'] === 'recipes' && !this.isOlder ? delegation.find(sent) : undefined;
@@ -165,6 +167,16 @@ export class Replica extends Process {
     const query = (_text: string, [id, promiseMs]: unknown[]) =>
       this.ask(() => this.world.database.announce(id as string, promiseMs as number));
     return this.announcement.announceIfDue({ query });
+  }
+
+  private async announceUnleased(): Promise<void> {
+    if (this.world.mistake !== 'nothing announced without a lease') await this.announce().catch(() => undefined);
+  }
+
+  private answerOthers(life: number): void {
+    if (life !== this.life) return;
+    void this.announceUnleased();
+    this.schedule(() => this.answerOthers(life), OTHERS_ASK_EVERY_MS);
   }
 
   private poll(life: number): void {

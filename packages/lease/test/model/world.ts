@@ -18,6 +18,8 @@ export interface Setting {
   readonly leasesMs: readonly number[];
   /** The index of a replica of a version that does not know households. */
   readonly olderReplica?: number;
+  /** Other verifiers ask all the time, so that a replica without a lease has announced its promise. */
+  readonly isAskedByOthers?: boolean;
 }
 
 const DEFAULT_SETTING: Setting = { graceMs: 0, leasesMs: [LEASE_MS, LEASE_MS, LEASE_MS] };
@@ -34,6 +36,7 @@ export class World {
   readonly household = new Household(this);
   readonly delegation = new Delegation(this);
   readonly graceMs: number;
+  readonly isAskedByOthers: boolean;
   readonly database: Database;
   readonly replicas: readonly Replica[];
   readonly verifiers = [1.01, 0.99].map((rate) => new VerifierProcess(this, rate));
@@ -42,9 +45,10 @@ export class World {
 
   constructor(
     readonly mistake: Mistake,
-    { graceMs, leasesMs, olderReplica }: Setting = DEFAULT_SETTING,
+    { graceMs, leasesMs, olderReplica, isAskedByOthers = false }: Setting = DEFAULT_SETTING,
   ) {
     this.graceMs = graceMs;
+    this.isAskedByOthers = isAskedByOthers;
     this.database = new Database(mistake, () => this.nowMs);
     const rates = [0.99, 1, 1.01];
     this.replicas = leasesMs.map((leaseMs, index) => new Replica(this, rates[index]!, leaseMs, index === olderReplica));
