@@ -36,7 +36,11 @@ export function startTracing(): StopTracing {
     resource: resources.resourceFromAttributes({ 'service.name': 'platform-auth' }),
     // The process detector is left out, because the command line may be confidential.
     resourceDetectors: [resources.envDetector, resources.hostDetector],
-    instrumentations: [createHttpInstrumentation(), createPgInstrumentation()],
+    instrumentations: [
+      createHttpInstrumentation(),
+      // Without the parameters of statements.
+      new PgInstrumentation({ requireParentSpan: true, ignoreConnectSpans: true, enhancedDatabaseReporting: false }),
+    ],
     metricReaders: [],
     logRecordProcessors: [],
   });
@@ -68,8 +72,3 @@ const nameByRoute: HttpCustomAttributeFunction = (span, request) => {
   span.setAttribute('http.route', path);
   span.updateName(`${request.method ?? ''} ${path}`);
 };
-
-/** Records statements without their parameters. */
-function createPgInstrumentation(): PgInstrumentation {
-  return new PgInstrumentation({ requireParentSpan: true, ignoreConnectSpans: true, enhancedDatabaseReporting: false });
-}

@@ -110,9 +110,8 @@ export class SecondFactorLogins {
     return this.factors.answerRefusals(problems.invalidPasskey, actor, async () => {
       const response = parseAuthentication(answer);
       const text = readChallenge(response);
-      const challenge = this.challenges.parseChallenge('passkey', text);
-      const isValid = challenge && this.challenges.isBoundTo(challenge) && (await this.challenges.isCurrent(challenge));
-      if (!isValid) throw new RefusedProofError('challenge');
+      const challenge = await this.challenges.findChallenge('passkey', text);
+      if (!challenge) throw new RefusedProofError('challenge');
       const { owner, amr, useFactor } = await this.passkeys.verifyPasskey(response, text);
       return this.startSession({ owner, challenge, useFactor, amr: [amr, 'user', 'mfa'] }, actor);
     });

@@ -59,8 +59,9 @@ interface DevRequest {
 }
 
 /** Serves until a signal ends this process. @throws {CommandFailedError} */
-export async function dev({ map: path = findDefaultMap(), given, show }: DevRequest): Promise<void> {
+export async function dev({ map, given, show }: DevRequest): Promise<void> {
   refuseUnsafe(given);
+  const path = map ?? (existsSync(DEFAULT_MAP) ? DEFAULT_MAP : undefined);
   const text = path === undefined ? EXAMPLE_MAP : readMapText(path);
   const parseMap = (ownUrl?: string): PlatformMap => parsePlatformMap(text, path ?? 'the example', ownUrl);
   const variables = createVariables(given, parseMap());
@@ -102,10 +103,6 @@ function refuseTakenEmail(error: unknown, folder: string): never {
     `Another user of this database has ${DEV_USER.email}. Delete the folder ${folder} to begin anew.`,
     'email_taken',
   );
-}
-
-function findDefaultMap(): string | undefined {
-  return existsSync(DEFAULT_MAP) ? DEFAULT_MAP : undefined;
 }
 
 /** The fixed secrets are public, so any client that reaches the port may do everything. */

@@ -105,12 +105,24 @@ export class Challenges {
     return { body, contextMac: bytes.subarray(-MAC_BYTES), userId, issuedAt, digest: computeDigest(bytes) };
   }
 
+  /** @returns undefined for text that is not a current challenge of this kind, for this user and in this context */
+  async findChallenge(
+    kind: ChallengeKind,
+    text: string,
+    userId: string = NIL,
+    context = '',
+  ): Promise<PresentedChallenge | undefined> {
+    const challenge = this.parseChallenge(kind, text);
+    if (challenge?.userId !== userId || !this.isBoundTo(challenge, context)) return undefined;
+    return (await this.isCurrent(challenge)) ? challenge : undefined;
+  }
+
   async isCurrent({ issuedAt }: PresentedChallenge): Promise<boolean> {
     const now = await this.clock.now();
     return now <= addSeconds(issuedAt, CHALLENGE_TTL_SECONDS) && now >= addSeconds(issuedAt, -TOLERANCE_SECONDS);
   }
 
-  isBoundTo({ body, contextMac }: PresentedChallenge, context = ''): boolean {
+  isBoundTo({ body, contextMac }: PresentedChallenge, context: string): boolean {
     return this.isMadeWith((keys) => computeContextMac(keys, body, context), contextMac);
   }
 

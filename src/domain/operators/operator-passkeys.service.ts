@@ -12,14 +12,15 @@ import type { AuditEventName } from '../../foundation/common/security-events.js'
 import type { SecretDigest } from '../../foundation/crypto/secret.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
-import { createFieldProblem, ProblemException, problems } from '../../foundation/problems/problems.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { determineKeyStatus, isRefusal, listKeyColumns, type KeyRow } from '../keys/key-lifecycle.js';
-import { Challenges, type PresentedChallenge } from '../challenges/challenges.js';
+import { Challenges } from '../challenges/challenges.js';
 import {
   buildCounterAdvance,
   buildKnownPasskeys,
+  createInvalidRegistration,
   insertPasskey,
   parseAuthentication,
   parseRegistration,
@@ -121,14 +122,15 @@ export class OperatorPasskeys {
   ): Promise<Passkey> {
     const response = parseRegistration(answer);
     const text = response ? readChallenge(response) : '';
-    const challenge = await this.findChallenge('operator_registration', text, { id, keyDigest });
+    const challenge = await this.challenges.findChallenge('operator_registration', text, id, toContext(keyDigest));
     const verified = response && challenge && (await this.relyingParty.verifyRegistration(response, text, true));
-    if (!verified) throw createInvalidPasskey();
+    if (!verified) throw createInvalidRegistration('operator');
     const { transports } = response.response;
     const passkey = { ...verified, ownerId: id, name, transports, now: this.clock.now() };
     return this.dataSource.transaction(async (transaction) => {
       const [current] = await transaction.query<unknown[]>(LOCK_OWNER, [id, keyDigest]);
-      if (!current || !(await this.challenges.consumeChallenge(transaction, challenge))) throw createInvalidPasskey();
+      if (!current || !(await this.challenges.consumeChallenge(transaction, challenge)))
+        throw createInvalidRegistration('operator');
       const added = await insertPasskey(transaction, { table: 'operator_passkeys', statement: INSERT }, passkey);
       await this.audit.record(transaction, toEvent('operator.passkey.added', actor, id, added.id));
       return added;
@@ -153,7 +155,7 @@ export class OperatorPasskeys {
     if (operatorId === undefined) return undefined;
     const values = [Buffer.from(response.id, 'base64url'), operatorId];
     const row = await this.database.row<PasskeyRow>(READ_PASSKEY, values);
-    const challenge = row && (await this.findChallenge(kind, text, row));
+    const challenge = row && (await this.challenges.findChallenge(kind, text, operatorId, toContext(row.keyDigest)));
     if (!challenge || isRefusal(determineKeyStatus(row.keyDigest, row, this.clock))) return undefined;
     const requirements = { verification: true, userHandle: false };
     const verified = await this.relyingParty.verifyAuthentication(response, text, row, requirements);
@@ -181,17 +183,6 @@ export class OperatorPasskeys {
   private issueChallenge(kind: AnswerKind | 'operator_registration', { id, keyDigest }: PasskeyOwner): Promise<string> {
     return this.challenges.issueChallenge(kind, id, toContext(keyDigest));
   }
-
-  /** @returns undefined when the text is not a current challenge for this operator and key */
-  private async findChallenge(
-    kind: AnswerKind | 'operator_registration',
-    text: string,
-    { id, keyDigest }: Pick<OperatorIdentity, 'id' | 'keyDigest'>,
-  ): Promise<PresentedChallenge | undefined> {
-    const challenge = this.challenges.parseChallenge(kind, text);
-    if (challenge?.userId !== id || !this.challenges.isBoundTo(challenge, toContext(keyDigest))) return undefined;
-    return (await this.challenges.isCurrent(challenge)) ? challenge : undefined;
-  }
 }
 
 function toContext(keyDigest: SecretDigest): string {
@@ -206,10 +197,4 @@ function toEvent(event: AuditEventName, actor: Actor, operatorId: string, passke
     details: { passkey_id: passkeyId },
     logFields: { operator_id: operatorId },
   };
-}
-
-function createInvalidPasskey(): ProblemException {
-  const detail =
-    'must be the answer of the browser to options of this operator, not older than 5 minutes, and used once';
-  return createFieldProblem('/passkey', detail);
 }

@@ -21,10 +21,6 @@ interface Hashing {
   readonly cost: number;
 }
 
-function hashPassword({ password, cost }: Hashing): string {
-  return bcrypt.hashSync(password, cost);
-}
-
 export interface Verification {
   readonly name: 'verify';
   readonly password: string;
@@ -85,13 +81,9 @@ async function deriveDigest(password: Buffer, foreign: HashOf<'argon2id' | 'scry
 
 export type PasswordTask = Hashing | Verification | ForeignVerification;
 
-function runTask(task: PasswordTask): string | boolean | Promise<boolean> {
-  if (task.name === 'hash') return hashPassword(task);
+async function runTask(task: PasswordTask): Promise<string | boolean> {
+  if (task.name === 'hash') return bcrypt.hashSync(task.password, task.cost);
   return task.name === 'verify' ? verifyOwnHash(task) : verifyForeignHash(task);
 }
 
-async function answerTask(task: PasswordTask): Promise<void> {
-  parentPort?.postMessage(await runTask(task));
-}
-
-parentPort?.on('message', (task: PasswordTask) => void answerTask(task));
+parentPort?.on('message', (task: PasswordTask) => void runTask(task).then((answer) => parentPort?.postMessage(answer)));

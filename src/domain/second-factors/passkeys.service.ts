@@ -10,13 +10,14 @@ import { AuditLog } from '../audit/audit-log.js';
 import { isId } from '../../foundation/common/ids.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
-import { ProblemException, problems, createFieldProblem } from '../../foundation/problems/problems.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { Challenges } from '../challenges/challenges.js';
 import { toPasswordContext } from './challenge-contexts.js';
 import { FactorChanges } from './factor-changes.js';
 import type { OwnProof } from './reauthentication.js';
 import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 import {
+  createInvalidRegistration,
   insertPasskey,
   MAX_PASSKEYS,
   parseRegistration,
@@ -50,6 +51,8 @@ const RENAME = withAuditEvent({
 });
 
 const REMOVE = 'DELETE FROM passkeys WHERE id = $1 AND user_id = $2 RETURNING id';
+
+const createInvalidPasskey = () => createInvalidRegistration('account');
 
 @Injectable()
 export class PasskeysService {
@@ -121,17 +124,8 @@ export class PasskeysService {
 
   private async verifyRegistration(user: UserWithFactors, response: RegistrationJson) {
     const text = readChallenge(response);
-    const challenge = this.challenges.parseChallenge('registration', text);
-    if (challenge?.userId !== user.id || !this.challenges.isBoundTo(challenge, toPasswordContext(user)))
-      return undefined;
-    if (!(await this.challenges.isCurrent(challenge))) return undefined;
-    const verified = await this.relyingParty.verifyRegistration(response, text, false);
+    const challenge = await this.challenges.findChallenge('registration', text, user.id, toPasswordContext(user));
+    const verified = challenge && (await this.relyingParty.verifyRegistration(response, text, false));
     return verified && { ...verified, challenge };
   }
-}
-
-function createInvalidPasskey(): ProblemException {
-  const detail =
-    'must be the answer of the browser to options of this account, not older than 5 minutes, and used once';
-  return createFieldProblem('/passkey', detail);
 }

@@ -88,12 +88,8 @@ export class Reauthentication {
   private async verifyPasskey(user: UserWithFactors, passkey: object): Promise<UseProof> {
     const response = parseAuthentication(passkey);
     const text = readChallenge(response);
-    const challenge = this.challenges.parseChallenge('reauthentication', text);
-    const isValid =
-      challenge?.userId === user.id &&
-      this.challenges.isBoundTo(challenge, toPasswordContext(user)) &&
-      (await this.challenges.isCurrent(challenge));
-    if (!isValid) throw new RefusedProofError('challenge', user.id);
+    const challenge = await this.challenges.findChallenge('reauthentication', text, user.id, toPasswordContext(user));
+    if (!challenge) throw new RefusedProofError('challenge', user.id);
     const { useFactor } = await this.passkeys.verifyPasskey(response, text, user.id);
     return async (transaction) => {
       const isFirstUse = await this.challenges.consumeChallenge(transaction, challenge);

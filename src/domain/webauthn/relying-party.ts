@@ -15,7 +15,7 @@ import { EXAMPLES } from '../../foundation/common/names.js';
 import type { Presence } from '../../foundation/common/fields.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
-import { ProblemException, problems, refuseField } from '../../foundation/problems/problems.js';
+import { createFieldProblem, ProblemException, problems, refuseField } from '../../foundation/problems/problems.js';
 import { CHALLENGE_TTL_SECONDS } from '../challenges/challenges.js';
 
 /** Loaded at the first use, because it would be a tenth of what a start loads. */
@@ -225,6 +225,12 @@ export async function insertPasskey(
   });
   if (!added) throw new ProblemException(problems.tooManyPasskeys);
   return added;
+}
+
+/** @param of whose options the browser should have answered */
+export function createInvalidRegistration(of: 'account' | 'operator'): ProblemException {
+  const detail = `must be the answer of the browser to options of this ${of}, not older than 5 minutes, and used once`;
+  return createFieldProblem('/passkey', detail);
 }
 
 /** A passkey as the options name it to the browser. */

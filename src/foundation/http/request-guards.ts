@@ -65,7 +65,7 @@ export function guardHead(environment: Environment, table: RouteTable): RequestH
     const isForServices = known?.audience === 'services' || known?.audience === 'gateways';
     // Services are not browsers, and validate credentials a hundred times as often as a browser calls.
     if (!isForServices) for (const [name, value] of SECURITY_HEADERS) response.setHeader(name, value);
-    if (isSplit && known && known.audience !== 'anyone' && !isOnInternalPort(request))
+    if (isSplit && known && known.audience !== 'anyone' && !internalSockets.has(request.socket))
       throw new ProblemException(problems.notFound);
     request.declared = known?.routes.get(request.method);
     if (known?.audience === 'gateways') {
@@ -258,8 +258,4 @@ const internalSockets = new WeakSet<Socket>();
 
 export function markInternal(server: Server): Server {
   return server.on('connection', (socket: Socket) => internalSockets.add(socket));
-}
-
-function isOnInternalPort({ socket }: Request): boolean {
-  return internalSockets.has(socket);
 }
