@@ -5,16 +5,15 @@
  * ends sessions has returned, no verifier accepts their tokens.
  */
 import { Body, Controller, Delete, Get, Param, Post, Query, Req } from '@nestjs/common';
-import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toOwnCall } from '../../foundation/access/actor.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { Answers, RequireUser } from '../../foundation/access/require.js';
+import { RequireUser } from '../../foundation/access/require.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { MOMENT, NETWORK, PasswordField } from '../../foundation/common/fields.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
 import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';
-import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 import { Propagation } from '../../domain/revocation/propagation.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
@@ -75,39 +74,39 @@ export class AccountController {
   ) {}
 
   @Post('password')
-  @RequireUser()
-  @ApiProblems(...REAUTHENTICATION_PROBLEMS)
-  @ApiOperation({
+  @RequireUser({
     summary: 'Change your password',
     description:
       'Ends all other sessions of the user; this one stays. A wrong current password is counted like a failed login ' +
       'and answered with 403, because the access token is valid. An account with a second factor is asked for a fresh ' +
       'one: `code` or `passkey`.',
+    refusals: REAUTHENTICATION_PROBLEMS,
+    done: 'The password is changed, and every other session has ended',
   })
-  @Answers(204, 'The password is changed, and every other session has ended')
   async changePassword(@Req() request: Request, @Body() body: ChangePasswordRequest): Promise<void> {
     const { current_password: password, new_password, code, passkey } = body;
     await this.account.changePassword(toOwnCall(request), { password, code, passkey }, new_password);
   }
 
   @Post('delete')
-  @RequireUser()
-  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.lastAdmin)
-  @ApiOperation({
+  @RequireUser({
     summary: 'Delete your account',
     description:
       'Deletes the account with all of its sessions and memberships. It cannot be undone. Needs the password, and a fresh ' +
       'second factor if the account has one. 409 for the last active admin of a household with other members.',
+    refusals: [...REAUTHENTICATION_PROBLEMS, problems.lastAdmin],
+    done: 'The account is deleted, and every session of it has ended',
   })
-  @Answers(204, 'The account is deleted, and every session of it has ended')
   async deleteOwnAccount(@Req() request: Request, @Body() body: DeleteAccountRequest): Promise<void> {
     await this.account.deleteAccount(toOwnCall(request), body);
   }
 
   @Get('sessions')
-  @RequireUser()
-  @ApiOperation({ summary: 'List your sessions', description: 'The live ones, oldest login first.' })
-  @Answers(200, OwnSessionPageResponse)
+  @RequireUser({
+    summary: 'List your sessions',
+    description: 'The live ones, oldest login first.',
+    returns: OwnSessionPageResponse,
+  })
   async listOwnSessions(@Req() request: Request, @Query() query: PageQuery): Promise<OwnSessionPageResponse> {
     const principal = getPrincipal(request, 'user');
     const { items, nextCursor } = await this.sessions.listLiveSessions(principal.userId, toPageRequest(query));
@@ -116,9 +115,10 @@ export class AccountController {
   }
 
   @Delete('sessions')
-  @RequireUser()
-  @ApiOperation({ summary: 'End all your sessions but this one' })
-  @Answers(204, 'Every other session has ended, by this request or before')
+  @RequireUser({
+    summary: 'End all your sessions but this one',
+    done: 'Every other session has ended, by this request or before',
+  })
   async endOtherSessions(@Req() request: Request): Promise<void> {
     const { principal, actor } = toOwnCall(request);
     await this.propagation.propagateAfter(() =>
@@ -127,13 +127,12 @@ export class AccountController {
   }
 
   @Delete('sessions/:id')
-  @RequireUser()
-  @ApiProblems(problems.notFound)
-  @ApiOperation({
+  @RequireUser({
     summary: 'End one of your sessions',
     description: 'This one too, as a logout does. A session of another user is not found.',
+    refusals: [problems.notFound],
+    done: 'The session has ended, by this request or before',
   })
-  @Answers(204, 'The session has ended, by this request or before')
   async endOwnSession(@Req() request: Request, @Param('id') id: string): Promise<void> {
     const { principal, actor } = toOwnCall(request);
     await this.propagation.propagateAfter(() => this.sessions.endOwnSession(id, principal.userId, actor));

@@ -1,11 +1,10 @@
 import { Body, Controller, Get, Param, Patch, Post, Req } from '@nestjs/common';
-import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toOwnCall } from '../../foundation/access/actor.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { Answers, RequireUser } from '../../foundation/access/require.js';
+import { RequireUser } from '../../foundation/access/require.js';
 import { HasListBelow, ID, LabelField, MOMENT } from '../../foundation/common/fields.js';
-import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 import { Throttled } from '../../foundation/throttling/throttle.js';
 import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';
@@ -58,27 +57,25 @@ export class PasskeysController {
   constructor(private readonly passkeys: PasskeysService) {}
 
   @Post('options')
-  @RequireUser()
-  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound, problems.tooManyPasskeys)
-  @ApiOperation({
+  @RequireUser({
     summary: 'Get the options to register a passkey',
     description: 'For navigator.credentials.create() of the browser. Valid for 5 minutes, and for one passkey.',
+    refusals: [...REAUTHENTICATION_PROBLEMS, problems.notFound, problems.tooManyPasskeys],
+    returns: PasskeyCreationOptionsResponse,
   })
-  @Answers(200, PasskeyCreationOptionsResponse)
   async createPasskeyOptions(@Req() request: Request, @Body() body: ProofRequest) {
     return this.passkeys.createPasskeyOptions(toOwnCall(request), body);
   }
 
   @Post()
-  @RequireUser()
-  @ApiProblems(problems.notFound, problems.passkeyExists, problems.tooManyPasskeys)
-  @ApiOperation({
+  @RequireUser({
     summary: 'Register a passkey',
     description:
       'From now on a login with the password needs a second factor, and the passkey alone is enough. If it is the first ' +
       'factor, all other sessions end.',
+    refusals: [problems.notFound, problems.passkeyExists, problems.tooManyPasskeys],
+    creates: PasskeyResponse,
   })
-  @Answers(201, PasskeyResponse)
   async registerPasskey(@Req() request: Request, @Body() body: RegisterPasskeyRequest): Promise<PasskeyResponse> {
     const { name, passkey: answer } = body;
     const registered = await this.passkeys.registerPasskey(toOwnCall(request), { name, answer });
@@ -87,9 +84,7 @@ export class PasskeysController {
   }
 
   @Get()
-  @RequireUser()
-  @ApiOperation({ summary: 'List your passkeys' })
-  @Answers(200, PasskeysResponse)
+  @RequireUser({ summary: 'List your passkeys', returns: PasskeysResponse })
   async listPasskeys(@Req() request: Request): Promise<PasskeysResponse> {
     return PasskeysResponse.from(await this.passkeys.listPasskeys(getPrincipal(request, 'user').userId));
   }
@@ -98,19 +93,17 @@ export class PasskeysController {
   // Renaming needs no password but writes an audit event. The throttle stands above the door, so that it counts only
   // authenticated callers.
   @Throttled('second-factor-address')
-  @RequireUser()
-  @ApiProblems(problems.notFound)
-  @ApiOperation({ summary: 'Rename a passkey' })
-  @Answers(200, PasskeyResponse)
+  @RequireUser({ summary: 'Rename a passkey', refusals: [problems.notFound], returns: PasskeyResponse })
   async renamePasskey(@Req() request: Request, @Param('id') id: string, @Body() { name }: RenamePasskeyRequest) {
     return PasskeyResponse.from(await this.passkeys.renamePasskey(toOwnCall(request), { id, name }));
   }
 
   @Post(':id/remove')
-  @RequireUser()
-  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound, problems.lastSecondFactor)
-  @ApiOperation({ summary: 'Remove a passkey' })
-  @Answers(204, 'The passkey is refused from now on')
+  @RequireUser({
+    summary: 'Remove a passkey',
+    refusals: [...REAUTHENTICATION_PROBLEMS, problems.notFound, problems.lastSecondFactor],
+    done: 'The passkey is refused from now on',
+  })
   async removePasskey(@Req() request: Request, @Param('id') id: string, @Body() body: ProofRequest) {
     await this.passkeys.removePasskey(toOwnCall(request), id, body);
   }

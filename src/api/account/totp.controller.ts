@@ -1,11 +1,10 @@
 import { Body, Controller, Get, Post, Req } from '@nestjs/common';
-import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toOwnCall } from '../../foundation/access/actor.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { Answers, RequireUser } from '../../foundation/access/require.js';
+import { RequireUser } from '../../foundation/access/require.js';
 import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';
-import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 import type { UserWithFactors } from '../../domain/second-factors/second-factors.service.js';
 import { ProofRequest, CodeField } from './second-factor.dto.js';
@@ -67,24 +66,24 @@ export class TotpController {
   constructor(private readonly totp: TotpService) {}
 
   @Get('totp')
-  @RequireUser()
-  @ApiProblems(problems.notFound)
-  @ApiOperation({ summary: 'Get the state of your authenticator app' })
-  @Answers(200, TotpResponse)
+  @RequireUser({
+    summary: 'Get the state of your authenticator app',
+    refusals: [problems.notFound],
+    returns: TotpResponse,
+  })
   async getTotp(@Req() request: Request): Promise<TotpResponse> {
     return TotpResponse.from(await this.totp.readEnrolment(getPrincipal(request, 'user').userId));
   }
 
   @Post('totp')
-  @RequireUser()
-  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.totpEnrolled)
-  @ApiOperation({
+  @RequireUser({
     summary: 'Enrol an authenticator app (TOTP)',
     description:
       'Returns the secret as text, as the URI that apps read, and as a QR code. Logins ask for a code once the ' +
       'enrolment is confirmed. A new enrolment, or a change of the password, voids one that was not confirmed.',
+    refusals: [...REAUTHENTICATION_PROBLEMS, problems.totpEnrolled],
+    creates: TotpEnrolmentResponse,
   })
-  @Answers(201, TotpEnrolmentResponse)
   async enrolTotp(@Req() request: Request, @Body() body: ProofRequest): Promise<TotpEnrolmentResponse> {
     const enrolment = await this.totp.enrolTotp(toOwnCall(request), body);
     request.res?.location('/api/v0/users/me/totp');
@@ -92,33 +91,36 @@ export class TotpController {
   }
 
   @Post('totp/confirm')
-  @RequireUser()
-  @ApiProblems(...CODE_PROBLEMS, problems.totpEnrolled, problems.notFound)
-  @ApiOperation({
+  @RequireUser({
     summary: 'Confirm the authenticator app with a code',
     description:
       'From now on a login needs a code. Returns ten recovery codes, which are shown once. If it is the first factor, all ' +
       'other sessions end.',
+    refusals: [...CODE_PROBLEMS, problems.totpEnrolled, problems.notFound],
+    returns: RecoveryCodesResponse,
   })
-  @Answers(200, RecoveryCodesResponse)
   async confirmTotp(@Req() request: Request, @Body() { code }: ConfirmTotpRequest): Promise<RecoveryCodesResponse> {
     return { recovery_codes: await this.totp.confirmTotp(toOwnCall(request), code) };
   }
 
   @Post('totp/remove')
-  @RequireUser()
-  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound, problems.lastSecondFactor)
-  @ApiOperation({ summary: 'Remove the authenticator app', description: 'Also voids the recovery codes.' })
-  @Answers(204, 'Logins ask for no code any more')
+  @RequireUser({
+    summary: 'Remove the authenticator app',
+    description: 'Also voids the recovery codes.',
+    refusals: [...REAUTHENTICATION_PROBLEMS, problems.notFound, problems.lastSecondFactor],
+    done: 'Logins ask for no code any more',
+  })
   async removeTotp(@Req() request: Request, @Body() body: ProofRequest): Promise<void> {
     await this.totp.removeTotp(toOwnCall(request), body);
   }
 
   @Post('recovery-codes')
-  @RequireUser()
-  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound)
-  @ApiOperation({ summary: 'Replace the recovery codes', description: 'The former ones are void.' })
-  @Answers(200, RecoveryCodesResponse)
+  @RequireUser({
+    summary: 'Replace the recovery codes',
+    description: 'The former ones are void.',
+    refusals: [...REAUTHENTICATION_PROBLEMS, problems.notFound],
+    returns: RecoveryCodesResponse,
+  })
   async replaceRecoveryCodes(@Req() request: Request, @Body() body: ProofRequest) {
     return { recovery_codes: await this.totp.replaceRecoveryCodes(toOwnCall(request), body) };
   }

@@ -20,10 +20,7 @@ export class UsersController {
   ) {}
 
   @Get('me')
-  @RequireUser()
-  @ApiProblems(problems.notFound)
-  @ApiOperation({ summary: 'Get the authenticated user' })
-  @Answers(200, UserResponse)
+  @RequireUser({ summary: 'Get the authenticated user', refusals: [problems.notFound], returns: UserResponse })
   async getCurrentUser(@Req() request: Request): Promise<UserResponse> {
     const { userId } = getPrincipal(request, 'user');
     return UserResponse.from(await this.users.findUser(userId));

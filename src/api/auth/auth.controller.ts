@@ -3,16 +3,15 @@
  * refresh token ends its session, and that is committed before the refusal is sent.
  */
 import { Body, Controller, Post, Req } from '@nestjs/common';
-import { ApiBody, ApiOperation, ApiProperty, ApiResponse, ApiSecurity, ApiTags } from '@nestjs/swagger';
+import { ApiProperty, ApiResponse, ApiSecurity, ApiTags } from '@nestjs/swagger';
 import { IsIn, ValidateIf } from 'class-validator';
 import type { Request } from 'express';
 import { toActor } from '../../foundation/access/actor.js';
 import { readBearer } from '../../foundation/access/doors.js';
-import { Answers, Public } from '../../foundation/access/require.js';
+import { Public } from '../../foundation/access/require.js';
 import { Declares } from '../../foundation/access/route-declarations.js';
 import { TextField } from '../../foundation/common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../../foundation/common/names.js';
-import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 import { PasskeyField, PasskeyRequestOptionsResponse } from '../../domain/webauthn/relying-party.js';
 import { Throttled } from '../../foundation/throttling/throttle.js';
@@ -94,17 +93,16 @@ export class AuthController {
   ) {}
 
   @Post('register')
-  @Public()
-  @Throttled('registration')
-  @ApiProblems(problems.registrationClosed, problems.emailTaken, problems.hashingBusy)
-  @ApiOperation({
+  @Public({
     summary: 'Register a new user',
     description:
       'With REGISTRATION_ANSWER=uniform every well-formed address gets 202, and costs the same work: a new one gets a ' +
       'mail with a link to choose the password, and one that has an account gets a mail that says so.',
+    refusals: [problems.registrationClosed, problems.emailTaken, problems.hashingBusy],
+    creates: UserResponse,
   })
+  @Throttled('registration')
   @ApiResponse({ status: 202, description: 'REGISTRATION_ANSWER=uniform: the request is recorded, and a mail follows' })
-  @Answers(201, UserResponse)
   async register(@Req() request: Request, @Body() body: RegistrationRequest): Promise<UserResponse | undefined> {
     if (this.uniformRegistration.isEnabled) {
       await this.uniformRegistration.requestAccount(body, toActor(request));
@@ -117,17 +115,7 @@ export class AuthController {
   }
 
   @Post('login')
-  @Public()
-  @Declares({ countedAs: ['logins', 'new_sessions'] })
-  @ApiProblems(
-    problems.invalidCredentials,
-    problems.emailNotVerified,
-    problems.secondFactorRequired,
-    problems.secondFactorEnrolmentRequired,
-    problems.tooManyRequests,
-    problems.hashingBusy,
-  )
-  @ApiOperation({
+  @Public({
     summary: 'Log in',
     description:
       'An unknown e-mail address, a wrong password and a disabled account get the same response. Wrong passwords are ' +
@@ -136,87 +124,91 @@ export class AuthController {
       'response to the right password is 403 with a challenge. With REQUIRE_VERIFIED_EMAIL the right password of an ' +
       'account whose address is not verified is 403, and with SECOND_FACTOR_REQUIRED that of an account without a ' +
       'second factor is 403 with a challenge to enrol one.',
+    refusals: [
+      problems.invalidCredentials,
+      problems.emailNotVerified,
+      problems.secondFactorRequired,
+      problems.secondFactorEnrolmentRequired,
+      problems.tooManyRequests,
+      problems.hashingBusy,
+    ],
+    returns: TokenPairResponse,
   })
-  @Answers(200, TokenPairResponse)
+  @Declares({ countedAs: ['logins', 'new_sessions'] })
   async login(@Req() request: Request, @Body() body: CredentialsRequest): Promise<TokenPairResponse> {
     return TokenPairResponse.from(await this.logins.logInWithPassword(body, toActor(request)));
   }
 
   @Post('refresh')
-  @Public()
-  @Throttled('refresh')
-  @ApiProblems(problems.invalidRefreshToken)
-  @ApiOperation({
+  @Public({
     summary: 'Exchange a refresh token for a new pair',
     description:
       'Rotates the refresh token. Idempotent within the grace: the old token, sent again because the response was lost, ' +
       'returns the same new refresh token. Later, or once the new one was used, it is a replay and ends the session.',
+    refusals: [problems.invalidRefreshToken],
+    returns: TokenPairResponse,
   })
-  @Answers(200, TokenPairResponse)
+  @Throttled('refresh')
   async refresh(@Req() request: Request, @Body() body: RefreshRequest): Promise<TokenPairResponse> {
     return TokenPairResponse.from(await this.auth.refreshSession(body.refresh_token, toActor(request)));
   }
 
   @Post('logout')
-  @Public()
-  @ApiSecurity('user')
-  @ApiSecurity({})
-  @ApiProblems(problems.nothingToLogOut, problems.invalidAccessToken)
-  @ApiOperation({
+  @Public({
     summary: 'End a session',
     description: 'By its refresh token, by an access token as bearer, or by both.',
+    refusals: [problems.nothingToLogOut, problems.invalidAccessToken],
+    optionalBody: LogoutRequest,
+    done: 'The session has ended, by this request or before',
   })
-  @ApiBody({ type: LogoutRequest, required: false })
-  @Answers(204, 'The session has ended, by this request or before')
+  @ApiSecurity('user')
+  @ApiSecurity({})
   async logout(@Req() request: Request, @Body() body: LogoutRequest): Promise<void> {
     await this.auth.logOut(body.refresh_token, readBearer(request), toActor(request));
   }
 
   @Post('login/second-factor')
-  @Public()
-  @Declares({ countedAs: ['new_sessions'] })
-  @Throttled('second-factor-address')
-  @ApiProblems(
-    problems.invalidSecondFactor,
-    problems.emailNotVerified,
-    problems.hashingBusy,
-    problems.totpSecretUnreadable,
-  )
-  @ApiOperation({
+  @Public({
     summary: 'Answer the challenge of a login',
     description:
       'After `second_factor_required`: with a code of the authenticator app, a recovery code, or a passkey. Each code ' +
       'works once, and wrong ones are counted per account: over the limit the response is 429, and the code is not ' +
       'verified. The challenge can be tried again after a wrong code.',
+    refusals: [
+      problems.invalidSecondFactor,
+      problems.emailNotVerified,
+      problems.hashingBusy,
+      problems.totpSecretUnreadable,
+    ],
+    returns: TokenPairResponse,
   })
-  @Answers(200, TokenPairResponse)
+  @Declares({ countedAs: ['new_sessions'] })
+  @Throttled('second-factor-address')
   async answerSecondFactor(@Req() request: Request, @Body() body: SecondFactorRequest): Promise<TokenPairResponse> {
     return TokenPairResponse.from(await this.secondFactors.logInWithSecondFactor(body, toActor(request)));
   }
 
   @Post('login/passkey/options')
-  @Public()
-  @Throttled('second-factor-address')
-  @ApiProblems(problems.notFound)
-  @ApiOperation({
+  @Public({
     summary: 'Get the options to log in with a passkey alone',
     description: 'For navigator.credentials.get() of the browser. Valid for 5 minutes, and for one login.',
+    refusals: [problems.notFound],
+    returns: PasskeyRequestOptionsResponse,
   })
-  @Answers(200, PasskeyRequestOptionsResponse)
+  @Throttled('second-factor-address')
   async createPasskeyLoginOptions(): Promise<PasskeyRequestOptionsResponse> {
     return this.secondFactors.createPasskeyOptions();
   }
 
   @Post('login/passkey')
-  @Public()
-  @Declares({ countedAs: ['logins', 'new_sessions'] })
-  @Throttled('second-factor-address')
-  @ApiProblems(problems.invalidPasskey, problems.emailNotVerified, problems.notFound)
-  @ApiOperation({
+  @Public({
     summary: 'Log in with a passkey alone',
     description: 'The authenticator must have verified the user, by a PIN or a fingerprint for example.',
+    refusals: [problems.invalidPasskey, problems.emailNotVerified, problems.notFound],
+    returns: TokenPairResponse,
   })
-  @Answers(200, TokenPairResponse)
+  @Declares({ countedAs: ['logins', 'new_sessions'] })
+  @Throttled('second-factor-address')
   async logInWithPasskey(@Req() request: Request, @Body() body: PasskeyLoginRequest): Promise<TokenPairResponse> {
     return TokenPairResponse.from(await this.secondFactors.logInWithPasskey(body.passkey, toActor(request)));
   }

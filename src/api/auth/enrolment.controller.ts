@@ -1,11 +1,10 @@
 // The enrolment of a first second factor at a login, where SECOND_FACTOR_REQUIRED demands one.
 
 import { Body, Controller, Post, Req } from '@nestjs/common';
-import { ApiOperation, ApiTags } from '@nestjs/swagger';
+import { ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toActor } from '../../foundation/access/actor.js';
-import { Answers, Public } from '../../foundation/access/require.js';
-import { ApiProblems } from '../../foundation/problems/api-problems.js';
+import { Public } from '../../foundation/access/require.js';
 import { problems } from '../../foundation/problems/problems.js';
 import { Throttled } from '../../foundation/throttling/throttle.js';
 import { ChallengeField, CodeField } from '../account/second-factor.dto.js';
@@ -28,16 +27,15 @@ export class LoginEnrolmentController {
   constructor(private readonly enrolments: EnrolmentLogins) {}
 
   @Post()
-  @Public()
-  @Throttled('second-factor-address')
-  @ApiProblems(...CHALLENGE_PROBLEMS)
-  @ApiOperation({
+  @Public({
     summary: 'Enrol the authenticator app that a login demands',
     description:
       'After `second_factor_enrolment_required`: returns the secret as text, as the URI that apps read, and as a QR ' +
       'code. Can be repeated with the same challenge; the last secret counts.',
+    refusals: CHALLENGE_PROBLEMS,
+    creates: TotpEnrolmentResponse,
   })
-  @Answers(201, TotpEnrolmentResponse)
+  @Throttled('second-factor-address')
   async enrolTotpAtLogin(@Req() request: Request, @Body() body: LoginEnrolmentRequest): Promise<TotpEnrolmentResponse> {
     const enrolment = await this.enrolments.beginEnrolment(body.challenge, toActor(request));
     request.res?.location('/api/v0/users/me/totp');
@@ -45,16 +43,15 @@ export class LoginEnrolmentController {
   }
 
   @Post('confirm')
-  @Public()
-  @Throttled('second-factor-address')
-  @ApiProblems(...CHALLENGE_PROBLEMS, problems.hashingBusy, problems.totpSecretUnreadable)
-  @ApiOperation({
+  @Public({
     summary: 'Confirm the authenticator app that a login demands',
     description:
       'Returns ten recovery codes, which are shown once, and no tokens: log in again, with a later code of the app or a ' +
       'recovery code. All sessions of the user end. The challenge can be tried again after a wrong code.',
+    refusals: [...CHALLENGE_PROBLEMS, problems.hashingBusy, problems.totpSecretUnreadable],
+    returns: RecoveryCodesResponse,
   })
-  @Answers(200, RecoveryCodesResponse)
+  @Throttled('second-factor-address')
   async confirmTotpAtLogin(
     @Req() request: Request,
     @Body() body: ConfirmLoginEnrolmentRequest,

@@ -69,14 +69,13 @@ export class HealthController {
   }
 
   @Get('ready')
-  @Public()
-  @ApiOperation({
+  @Public({
     summary: 'Ready to serve, or to answer from the cache?',
     description:
       'As /health, but an outage of the database causes a 503 only when `OUTAGE_GRACE_SECONDS` is over. Until then the ' +
       'replica accepts cached app and node keys, and answers 503 to everything else.',
+    returns: HealthResponse,
   })
-  @Answers(200, HealthResponse)
   async checkCacheReadiness(): Promise<HealthCheckResult> {
     const result = await this.checkIndicators(true);
     if (UNREADY.has(result.status)) throw new ProblemException(problems.unavailable, { isLogged: false });
@@ -84,9 +83,7 @@ export class HealthController {
   }
 
   @Get('live')
-  @Public()
-  @ApiOperation({ summary: 'Alive?', description: 'Answers as long as the process runs.' })
-  @Answers(200, LiveResponse)
+  @Public({ summary: 'Alive?', description: 'Answers as long as the process runs.', returns: LiveResponse })
   checkLiveness(): LiveResponse {
     return { status: 'ok' };
   }

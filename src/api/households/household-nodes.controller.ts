@@ -1,10 +1,10 @@
 import { Body, Controller, Delete, Get, Param, Post, Query, Req } from '@nestjs/common';
-import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { HouseholdNodesService } from '../../domain/households/household-nodes.service.js';
 import type { IssuedEnrolment } from '../../domain/nodes/enrolments.service.js';
 import type { Node } from '../../domain/nodes/node.entity.js';
-import { Answers, RequireUser } from '../../foundation/access/require.js';
+import { RequireUser } from '../../foundation/access/require.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import {
   HOUSEHOLD_ID,
@@ -18,7 +18,6 @@ import {
 } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
-import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 import { readLastUses } from '../../domain/keys/key-record.js';
 import { HouseholdCallers } from './household-callers.js';
@@ -89,31 +88,32 @@ export class HouseholdNodesController {
   ) {}
 
   @Get('nodes')
-  @RequireUser()
-  @ApiProblems(problems.notFound)
-  @ApiOperation({ summary: 'List the nodes of a household', description: 'The live ones, for every member.' })
-  @Answers(200, HouseholdNodePageResponse)
+  @RequireUser({
+    summary: 'List the nodes of a household',
+    description: 'The live ones, for every member.',
+    refusals: [problems.notFound],
+    returns: HouseholdNodePageResponse,
+  })
   async listHouseholdNodes(@Req() request: Request, @Param('id') id: string, @Query() query: PageQuery) {
     const { userId } = getPrincipal(request, 'user');
     return HouseholdNodePageResponse.from(await this.nodes.listNodes(userId, id, toPageRequest(query)));
   }
 
   @Post('enrolments')
-  @RequireUser()
-  @ApiProblems(
-    problems.notFound,
-    problems.missingRole,
-    problems.enrolmentByOperatorsOnly,
-    problems.householdFull,
-    problems.tooManyRequests,
-  )
-  @ApiOperation({
+  @RequireUser({
     summary: 'Issue a code with which a device of the household enrols itself',
     description:
       'Needs the role admin, and HOUSEHOLD_NODE_TARGETS: the node is accepted at the services that it names, and at no other. ' +
       'The device sends the code to POST /api/v0/nodes/enrol. It is cancelled when its issuer is no longer an admin.',
+    refusals: [
+      problems.notFound,
+      problems.missingRole,
+      problems.enrolmentByOperatorsOnly,
+      problems.householdFull,
+      problems.tooManyRequests,
+    ],
+    creates: HouseholdEnrolmentResponse,
   })
-  @Answers(201, HouseholdEnrolmentResponse)
   async issueHouseholdEnrolment(
     @Req() request: Request,
     @Param('id') id: string,
@@ -124,14 +124,13 @@ export class HouseholdNodesController {
   }
 
   @Delete('nodes/:node_id')
-  @RequireUser()
-  @ApiProblems(problems.notFound, problems.missingRole, problems.tooManyRequests)
-  @ApiOperation({
+  @RequireUser({
     summary: 'Stop a node of the household',
     description:
       'Needs the role admin. When the call has answered, no verifier accepts the key of the node. Idempotent.',
+    refusals: [problems.notFound, problems.missingRole, problems.tooManyRequests],
+    done: 'The key of the node is refused from now on',
   })
-  @Answers(204, 'The key of the node is refused from now on')
   async revokeHouseholdNode(@Req() request: Request, @Param('id') id: string, @Param('node_id') nodeId: string) {
     await this.nodes.revokeNode(this.callers.toCaller(request), id, nodeId);
   }

@@ -1,17 +1,16 @@
 // The households of the caller, with the access token alone or, where a thief of it could expel its user, with the
 // password and a fresh second factor. A caller who is not a member gets 404 for everything about a household.
 import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
-import { ApiBody, ApiOperation, ApiTags } from '@nestjs/swagger';
+import { ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import type { MemberCaller } from '../../domain/households/household-actions.js';
 import { HouseholdsService } from '../../domain/households/households.service.js';
 import { MembersService } from '../../domain/households/members.service.js';
 import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';
-import { Answers, RequireUser } from '../../foundation/access/require.js';
+import { RequireUser } from '../../foundation/access/require.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import { FlagField } from '../../foundation/common/fields.js';
 import { PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
-import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 import { HouseholdCallers } from './household-callers.js';
 import {
@@ -41,13 +40,12 @@ export class HouseholdsController {
   ) {}
 
   @Post()
-  @RequireUser()
-  @ApiProblems(problems.tooManyHouseholds, problems.tooManyRequests)
-  @ApiOperation({
+  @RequireUser({
     summary: 'Create a household',
     description: 'The caller becomes its admin. Its id is made here. At most 60 acts on households an hour.',
+    refusals: [problems.tooManyHouseholds, problems.tooManyRequests],
+    creates: HouseholdResponse,
   })
-  @Answers(201, HouseholdResponse)
   async createHousehold(@Req() request: Request, @Body() { name }: HouseholdNameRequest): Promise<HouseholdResponse> {
     const household = await this.households.createHousehold(this.callers.toCaller(request), name);
     request.res?.location(`/api/v0/households/${household.id}`);
@@ -55,29 +53,26 @@ export class HouseholdsController {
   }
 
   @Get()
-  @RequireUser()
-  @ApiOperation({ summary: 'List your households' })
-  @Answers(200, HouseholdPageResponse)
+  @RequireUser({ summary: 'List your households', returns: HouseholdPageResponse })
   async listOwnHouseholds(@Req() request: Request, @Query() query: PageQuery): Promise<HouseholdPageResponse> {
     const { userId } = getPrincipal(request, 'user');
     return HouseholdPageResponse.from(await this.households.listOwnHouseholds(userId, toPageRequest(query)));
   }
 
   @Get(':id')
-  @RequireUser()
-  @ApiProblems(problems.notFound)
-  @ApiOperation({ summary: 'Get one of your households' })
-  @Answers(200, HouseholdResponse)
+  @RequireUser({ summary: 'Get one of your households', refusals: [problems.notFound], returns: HouseholdResponse })
   async getOwnHousehold(@Req() request: Request, @Param('id') id: string): Promise<HouseholdResponse> {
     const { userId } = getPrincipal(request, 'user');
     return HouseholdResponse.from(await this.households.findOwnHousehold(userId, id));
   }
 
   @Patch(':id')
-  @RequireUser()
-  @ApiProblems(...ACT_PROBLEMS)
-  @ApiOperation({ summary: 'Rename a household', description: 'Needs the role admin.' })
-  @Answers(200, HouseholdResponse)
+  @RequireUser({
+    summary: 'Rename a household',
+    description: 'Needs the role admin.',
+    refusals: ACT_PROBLEMS,
+    returns: HouseholdResponse,
+  })
   async renameOwnHousehold(
     @Req() request: Request,
     @Param('id') id: string,
@@ -89,16 +84,15 @@ export class HouseholdsController {
   }
 
   @Delete(':id')
-  @RequireUser()
-  @ApiProblems(...ACT_PROBLEMS, ...REAUTHENTICATION_PROBLEMS, problems.householdHasNodes)
-  @ApiBody({ type: ProvenRequest, required: false })
-  @ApiOperation({
+  @RequireUser({
     summary: 'Delete a household',
     description:
       `Needs the role admin, and the password. Ends all memberships, invitations and enrolments of it: when the call has ` +
       'answered, no verifier takes a person for a member. 409 while it has live nodes, unless they are revoked with it.',
+    refusals: [...ACT_PROBLEMS, ...REAUTHENTICATION_PROBLEMS, problems.householdHasNodes],
+    optionalBody: ProvenRequest,
+    done: 'The household is deleted',
   })
-  @Answers(204, 'The household is deleted')
   async deleteOwnHousehold(
     @Req() request: Request,
     @Param('id') id: string,
@@ -111,25 +105,25 @@ export class HouseholdsController {
   }
 
   @Get(':id/members')
-  @RequireUser()
-  @ApiProblems(problems.notFound)
-  @ApiOperation({ summary: 'List the members of a household' })
-  @Answers(200, HouseholdMemberPageResponse)
+  @RequireUser({
+    summary: 'List the members of a household',
+    refusals: [problems.notFound],
+    returns: HouseholdMemberPageResponse,
+  })
   async listMembers(@Req() request: Request, @Param('id') id: string, @Query() query: PageQuery) {
     const household = await this.households.findOwnHousehold(getPrincipal(request, 'user').userId, id);
     return HouseholdMemberPageResponse.from(await this.members.listMembers(household.id, toPageRequest(query)));
   }
 
   @Patch(':id/members/:user_id')
-  @RequireUser()
-  @ApiProblems(...ACT_PROBLEMS, ...REAUTHENTICATION_PROBLEMS, problems.lastAdmin)
-  @ApiOperation({
+  @RequireUser({
     summary: 'Change the role of a member',
     description:
       `Needs the role admin. ${NEEDS_PASSWORD} to make an admin and to demote another one. A demotion cancels the open codes ` +
       'that the person issued; when the call has answered, no verifier accepts the former role.',
+    refusals: [...ACT_PROBLEMS, ...REAUTHENTICATION_PROBLEMS, problems.lastAdmin],
+    returns: HouseholdMemberResponse,
   })
-  @Answers(200, HouseholdMemberResponse)
   async changeRole(
     @Req() request: Request,
     @Param('id') id: string,
@@ -141,16 +135,15 @@ export class HouseholdsController {
   }
 
   @Delete(':id/members/:user_id')
-  @RequireUser()
-  @ApiProblems(...ACT_PROBLEMS, ...REAUTHENTICATION_PROBLEMS, problems.lastAdmin)
-  @ApiBody({ type: ProvenRequest, required: false })
-  @ApiOperation({
+  @RequireUser({
     summary: 'Remove a member, or leave',
     description:
       `Needs the role admin, unless the caller leaves. ${NEEDS_PASSWORD} to remove another admin. Cancels the open codes that ` +
       'the person issued. When the call has answered, no verifier takes the person for a member.',
+    refusals: [...ACT_PROBLEMS, ...REAUTHENTICATION_PROBLEMS, problems.lastAdmin],
+    optionalBody: ProvenRequest,
+    done: 'The person is not a member any more',
   })
-  @Answers(204, 'The person is not a member any more')
   async removeMember(
     @Req() request: Request,
     @Param('id') id: string,

@@ -1,13 +1,12 @@
 import { Body, Controller, Delete, Get, Param, Post, Query, Req } from '@nestjs/common';
-import { ApiBody, ApiOperation, ApiTags } from '@nestjs/swagger';
+import { ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { HouseholdsService } from '../../domain/households/households.service.js';
 import { InvitationsService } from '../../domain/households/invitations.service.js';
-import { Answers, RequireUser } from '../../foundation/access/require.js';
+import { RequireUser } from '../../foundation/access/require.js';
 import { TextField, WholeNumberField } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
-import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { HouseholdCallers } from './household-callers.js';
 import {
@@ -42,16 +41,15 @@ export class InvitationsController {
   ) {}
 
   @Post('households/:id/invitations')
-  @RequireUser()
-  @ApiProblems(...ADMIN_PROBLEMS, problems.householdFull, problems.tooManyRequests)
-  @ApiBody({ type: IssueInvitationRequest, required: false })
-  @ApiOperation({
+  @RequireUser({
     summary: 'Invite one person',
     description:
       'Needs the role admin. The code is shown only in this response. The person becomes a member with it, never an admin. It ' +
       'is cancelled when its issuer is no longer an admin.',
+    refusals: [...ADMIN_PROBLEMS, problems.householdFull, problems.tooManyRequests],
+    optionalBody: IssueInvitationRequest,
+    creates: IssuedInvitationResponse,
   })
-  @Answers(201, IssuedInvitationResponse)
   async issueInvitation(
     @Req() request: Request,
     @Param('id') id: string,
@@ -62,13 +60,12 @@ export class InvitationsController {
   }
 
   @Get('households/:id/invitations')
-  @RequireUser()
-  @ApiProblems(...ADMIN_PROBLEMS)
-  @ApiOperation({
+  @RequireUser({
     summary: 'List the invitations of a household',
     description: 'Needs the role admin. Also those that have ended, until 30 days after their end.',
+    refusals: ADMIN_PROBLEMS,
+    returns: InvitationPageResponse,
   })
-  @Answers(200, InvitationPageResponse)
   async listInvitations(
     @Req() request: Request,
     @Param('id') id: string,
@@ -81,13 +78,12 @@ export class InvitationsController {
   }
 
   @Delete('households/:id/invitations/:invitation_id')
-  @RequireUser()
-  @ApiProblems(...ADMIN_PROBLEMS, problems.invitationUsed, problems.tooManyRequests)
-  @ApiOperation({
+  @RequireUser({
     summary: 'Cancel an invitation',
     description: 'Needs the role admin. Its code is unknown afterwards.',
+    refusals: [...ADMIN_PROBLEMS, problems.invitationUsed, problems.tooManyRequests],
+    done: 'The code cannot be used any more',
   })
-  @Answers(204, 'The code cannot be used any more')
   async cancelInvitation(
     @Req() request: Request,
     @Param('id') id: string,
@@ -97,22 +93,21 @@ export class InvitationsController {
   }
 
   @Post('invitations/accept')
-  @RequireUser()
-  @ApiProblems(
-    problems.notFound,
-    problems.alreadyMember,
-    problems.householdFull,
-    problems.tooManyHouseholds,
-    problems.tooManyRequests,
-  )
-  @ApiOperation({
+  @RequireUser({
     summary: 'Accept an invitation',
     description:
       'The caller becomes a member of the household, once for each code. Who repeats the call with the code that they used ' +
       'gets the same answer while they are a member. 404: the code is unknown, has expired, was cancelled or was used; these ' +
       'look alike. Ten wrong codes an hour for each user and each network.',
+    refusals: [
+      problems.notFound,
+      problems.alreadyMember,
+      problems.householdFull,
+      problems.tooManyHouseholds,
+      problems.tooManyRequests,
+    ],
+    returns: HouseholdResponse,
   })
-  @Answers(200, HouseholdResponse)
   async acceptInvitation(
     @Req() request: Request,
     @Body() { code }: AcceptInvitationRequest,

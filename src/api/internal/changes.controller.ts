@@ -1,8 +1,8 @@
 import { Post, Req, Res } from '@nestjs/common';
-import { ApiBody, ApiOperation, ApiProperty } from '@nestjs/swagger';
+import { ApiProperty } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { Answers, InternalController, RequireApp } from '../../foundation/access/require.js';
+import { InternalController, RequireApp } from '../../foundation/access/require.js';
 import { Declares } from '../../foundation/access/route-declarations.js';
 import { ID } from '../../foundation/common/fields.js';
 import { CACHED_KIND_NAMES } from '../../foundation/common/key-kinds.js';
@@ -52,19 +52,17 @@ export class ChangesController {
   ) {}
 
   @Post('changes')
-  @RequireApp()
-  // Not logged, because each verifier polls several times a second.
-  @Declares({ body: 'bytes', logged: 'none' })
-  @ApiOperation({
+  @RequireApp({
     summary: 'Poll for changes, for verifiers',
     description:
       'Hands the lease of this replica on: until `fresh_for_ms` after it sent this request, a verifier may answer from ' +
       'its memory, once it has evicted `changes` (or everything, on `reset`). `used` reports what it accepted meanwhile.',
+    optionalBody: ChangesBody,
+    headers: { [CALLER_HEADER]: { description: 'the service that the key belongs to', schema: { type: 'string' } } },
+    returns: ChangesResponse,
   })
-  @ApiBody({ type: ChangesBody, required: false })
-  @Answers(200, ChangesResponse, {
-    [CALLER_HEADER]: { description: 'the service that the key belongs to', schema: { type: 'string' } },
-  })
+  // Not logged, because each verifier polls several times a second.
+  @Declares({ body: 'bytes', logged: 'none' })
   async pollChanges(@Req() request: Request, @Res({ passthrough: true }) response: Response): Promise<ChangesResponse> {
     const { cursor, used } = parseChangesRequest(request.body as Buffer | undefined);
     const { caller, appId } = getPrincipal(request, 'app');

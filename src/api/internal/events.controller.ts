@@ -1,5 +1,5 @@
 import { Body, Post, Req } from '@nestjs/common';
-import { ApiOperation, ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { MaxLength } from 'class-validator';
 import type { Request } from 'express';
 import { MAX_EVENT_CURSOR_LENGTH } from '../../domain/events/event-cursor.js';
@@ -14,11 +14,10 @@ import {
 import { toActor } from '../../foundation/access/actor.js';
 import { Doors } from '../../foundation/access/doors.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { Answers, InternalController, RequireApp } from '../../foundation/access/require.js';
+import { InternalController, RequireApp } from '../../foundation/access/require.js';
 import { Declares } from '../../foundation/access/route-declarations.js';
 import { IfSent, LabelField, MOMENT, WholeNumberField } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
-import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 
 const DEFAULT_LIMIT = 100;
@@ -118,17 +117,16 @@ export class EventsController {
   ) {}
 
   @Post('events')
-  @RequireApp()
-  // Not logged, because a service that waits polls all the time.
-  @Declares({ logged: 'failures' })
-  @ApiProblems(problems.notSubscribed, problems.eventsBusy)
-  @ApiOperation({
+  @RequireApp({
     summary: 'Read what happened',
     description:
       'The events of the types that the service subscribes to: each at least once, in the order of the seals. Only `after` moves ' +
       'the stored position. **Events revoke nothing**, the lease of a verifier does: an event is a reason to look.',
+    refusals: [problems.notSubscribed, problems.eventsBusy],
+    returns: EventsResponse,
   })
-  @Answers(200, EventsResponse)
+  // Not logged, because a service that waits polls all the time.
+  @Declares({ logged: 'failures' })
   async readEvents(@Req() request: Request, @Body() body: ReadEventsRequest): Promise<EventsResponse> {
     const { caller: service } = getPrincipal(request, 'app');
     const { after, consumer, limit, wait_seconds: waitSeconds } = body;

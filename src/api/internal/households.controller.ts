@@ -1,12 +1,11 @@
 import { Get, Param, Query } from '@nestjs/common';
-import { ApiOperation, ApiProperty } from '@nestjs/swagger';
+import { ApiProperty } from '@nestjs/swagger';
 import { HouseholdsService } from '../../domain/households/households.service.js';
 import { MembersService, type Member } from '../../domain/households/members.service.js';
-import { Answers, InternalController, RequireApp } from '../../foundation/access/require.js';
+import { InternalController, RequireApp } from '../../foundation/access/require.js';
 import { ID } from '../../foundation/common/fields.js';
 import { HOUSEHOLD_ROLES, type HouseholdRole } from '../../foundation/common/names.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
-import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 
 class MemberOfHouseholdResponse {
@@ -28,15 +27,14 @@ export class HouseholdsInternalController {
   ) {}
 
   @Get('households/:id/members')
-  @RequireApp()
-  @ApiProblems(problems.notFound)
-  @ApiOperation({
+  @RequireApp({
     summary: 'List the members of a household',
     description:
       'A list of its moment, to show or to notify people: it is **outside the promise** of revocations. Whether a caller may ' +
       'command a household is what `households` of validate-user says.',
+    refusals: [problems.notFound],
+    returns: MemberOfHouseholdPageResponse,
   })
-  @Answers(200, MemberOfHouseholdPageResponse)
   async listMembersOfHousehold(
     @Param('id') id: string,
     @Query() query: PageQuery,

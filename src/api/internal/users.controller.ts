@@ -1,7 +1,7 @@
 import { Body, Post } from '@nestjs/common';
-import { ApiOperation, ApiProperty } from '@nestjs/swagger';
+import { ApiProperty } from '@nestjs/swagger';
 import { UsersService, type Account } from '../../domain/users/users.service.js';
-import { Answers, InternalController, RequireApp } from '../../foundation/access/require.js';
+import { InternalController, RequireApp } from '../../foundation/access/require.js';
 import { ID, UuidListField } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 
@@ -33,12 +33,11 @@ export class UsersInternalController {
   constructor(private readonly users: UsersService) {}
 
   @Post('users/lookup')
-  @RequireApp()
-  @ApiOperation({
+  @RequireApp({
     summary: 'Look up users by their ids',
     description: 'At most 100. A list of its moment, outside the promise of revocations.',
+    returns: FoundUsersResponse,
   })
-  @Answers(200, FoundUsersResponse)
   async lookUpUsers(@Body() { ids }: LookUpUsersRequest): Promise<FoundUsersResponse> {
     const asked = [...new Set(ids.map((id) => id.toLowerCase()))];
     const users = await this.users.findUsers(asked);

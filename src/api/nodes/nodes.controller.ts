@@ -1,6 +1,6 @@
 // What a device calls about itself: it enrols with a code, and rotates its own key.
 import { Controller, Post, Req, Body } from '@nestjs/common';
-import { ApiProperty, ApiTags, ApiOperation } from '@nestjs/swagger';
+import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { findOverlapEnd } from '../../domain/keys/key-lifecycle.js';
 import type { IssuedCredential } from '../../domain/keys/key-record.js';
@@ -9,11 +9,10 @@ import { Node } from '../../domain/nodes/node.entity.js';
 import { NodesService } from '../../domain/nodes/nodes.service.js';
 import { toActor } from '../../foundation/access/actor.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { Answers, Public, RequireNodeItself } from '../../foundation/access/require.js';
+import { Public, RequireNodeItself } from '../../foundation/access/require.js';
 import { HOUSEHOLD_ID, ID, NULLABLE_MOMENT, TextField } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { ApiIdempotencyKey, readIdempotencyKey } from '../../foundation/http/validation.js';
-import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 
 /** A code has ten characters; people may type hyphens and blanks between them. */
@@ -56,26 +55,25 @@ export class NodesController {
   ) {}
 
   @Post('enrol')
-  @Public()
-  @ApiIdempotencyKey(
-    'A value of the device’s own, such as a UUID. The same call within 10 minutes gets a new key of the same node, and the ' +
-      'former key ends: for a device that lost the response.',
-  )
-  @ApiProblems(
-    problems.notFound,
-    problems.enrolmentUsed,
-    problems.credentialRevoked,
-    problems.credentialExpired,
-    problems.tooManyRequests,
-  )
-  @ApiOperation({
+  @Public({
     summary: 'Enrol a node with a code',
     description:
       'Exchanges the code that an operator issued for the credential of a new node, once. 404: the code is unknown, has ' +
       'expired or was cancelled; these look alike. 409 `enrolment_used`: the code was used before, which is audited as ' +
       '`node.enrolment.reused`, because two devices have seen it. Wrong codes are throttled by network, and altogether.',
+    refusals: [
+      problems.notFound,
+      problems.enrolmentUsed,
+      problems.credentialRevoked,
+      problems.credentialExpired,
+      problems.tooManyRequests,
+    ],
+    creates: EnrolledNodeResponse,
   })
-  @Answers(201, EnrolledNodeResponse)
+  @ApiIdempotencyKey(
+    'A value of the device’s own, such as a UUID. The same call within 10 minutes gets a new key of the same node, and the ' +
+      'former key ends: for a device that lost the response.',
+  )
   async enrolNode(@Req() request: Request, @Body() { code }: EnrolNodeRequest): Promise<EnrolledNodeResponse> {
     const issued = await this.enrolments.enrolNode(code, toActor(request), readIdempotencyKey(request));
     request.res?.location(`/api/v0/admin/nodes/${issued.credential.id}`);
@@ -83,16 +81,15 @@ export class NodesController {
   }
 
   @Post('me/rotate')
-  @RequireNodeItself()
-  @ApiProblems(problems.credentialExpired, problems.credentialRevoked, problems.tooManyRequests)
-  @ApiOperation({
+  @RequireNodeItself({
     summary: 'Rotate one’s own key',
     description:
       'For a device that is not reached by an operator. The new key is valid at once, and the old one until the first use of ' +
       'the new one, or for a day: a device that lost the response calls again with the key that it has. Keep both until a ' +
       'service has accepted the new one. At most 20 an hour.',
+    refusals: [problems.credentialExpired, problems.credentialRevoked, problems.tooManyRequests],
+    returns: RotatedNodeResponse,
   })
-  @Answers(200, RotatedNodeResponse)
   async rotateOwnKey(@Req() request: Request): Promise<RotatedNodeResponse> {
     const { nodeId } = getPrincipal(request, 'node');
     return RotatedNodeResponse.fromRotated(await this.nodes.rotateOwnKey(nodeId, toActor(request)));

@@ -3,12 +3,11 @@
  * 8414).
  */
 import { Controller, Get, Res } from '@nestjs/common';
-import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
+import { ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import type { Response } from 'express';
-import { Answers, Public } from '../../foundation/access/require.js';
+import { Public } from '../../foundation/access/require.js';
 import { Environment } from '../../foundation/config/environment.js';
 import type { KeyPair } from '../../foundation/crypto/key-pair.js';
-import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { TOKEN_EXCHANGE_GRANT } from '../../domain/delegation/token-exchange.service.js';
 import { JWKS_MAX_AGE_SECONDS } from '../../domain/signing-keys/signing-key-rotation.js';
@@ -41,14 +40,13 @@ export class JwksController {
   constructor(private readonly keys: SigningKeysService) {}
 
   @Get('jwks.json')
-  @Public()
-  @ApiOperation({
+  @Public({
     summary: 'The public keys that verify access tokens (RFC 7517)',
     description:
       'Empty under HS256. A new key is shown here for longer than this answer may be cached before it signs, and a ' +
       'retired one as long as its tokens live. Read the keys again when a token has an unknown `kid`.',
+    returns: JwksResponse,
   })
-  @Answers(200, JwksResponse)
   async listSigningKeys(@Res({ passthrough: true }) response: Response): Promise<JwksResponse> {
     const keys = (await this.keys.listPublishedKeys()).map((key) => JwkResponse.from(key));
     response.setHeader('Cache-Control', `public, max-age=${JWKS_MAX_AGE_SECONDS}`);
@@ -122,15 +120,14 @@ export class ServerMetadataController {
   constructor(private readonly environment: Environment) {}
 
   @Get('oauth-authorization-server')
-  @Public()
-  @ApiProblems(problems.notFound)
-  @ApiOperation({
+  @Public({
     summary: 'Where libraries find the keys and the introspection (RFC 8414)',
     description:
       'Needs a JWT_ISSUER that is the https URL of this service; 404 otherwise, because the RFC demands that URL and every address ' +
       'here begins with it. There is no OpenID configuration: this service issues no ID tokens.',
+    refusals: [problems.notFound],
+    returns: ServerMetadataResponse,
   })
-  @Answers(200, ServerMetadataResponse)
   getServerMetadata(@Res({ passthrough: true }) response: Response): ServerMetadataResponse {
     const { jwtIssuer: issuer, internalPort, accessTokenAlgorithm } = this.environment;
     const hasTokens = internalPort === undefined && accessTokenAlgorithm === 'ES256';

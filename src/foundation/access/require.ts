@@ -92,35 +92,65 @@ export function RequireWith(guard: Type<CanActivate>, ...doors: [Door, ...Door[]
   );
 }
 
-export const Public = () => applyDecorators(Declares({ doors: [] }), ApiProblems(...PROBLEMS_OF_EVERY_ROUTE));
-
-export const RequireUser = () => RequireWith(DoorGuard, 'user');
-
-/** Requires an app key whose target is this service. */
-export const RequireApp = () => RequireWith(DoorGuard, 'app');
-
 /** Documents the successful response: a class for its body, or a description when it has no body. */
 export function Answers(
   status: 200 | 201 | 202 | 204,
   answer: Type | string,
-  headers: NonNullable<ApiResponseOptions['headers']> = {},
+  headers: ApiResponseOptions['headers'] = {},
 ): MethodDecorator {
   const described = typeof answer === 'string' ? { description: answer, headers } : { type: answer, headers };
   return applyDecorators(HttpCode(status), ApiResponse({ status, ...described }));
 }
 
-/** The documentation of a route of operators. A route with neither `returns` nor `creates` answers 204. */
-interface AdminRoute {
+/** What a route does, for the API's document. One with neither `returns` nor `creates` answers without a body. */
+interface RouteDescription {
   readonly summary: string;
   readonly description?: string;
   /** Problems of this route, in addition to those that its door answers with. */
   readonly refusals?: readonly Problem[];
   readonly returns?: Type;
   readonly creates?: Type;
+  /** What a 204, or a 202, says. */
+  readonly done?: string;
+  readonly accepted?: string;
+  readonly headers?: ApiResponseOptions['headers'];
   /** The class of the body, if the client may leave the body out. */
   readonly optionalBody?: Type;
+}
+
+interface AdminRoute extends RouteDescription {
   /** Whether a POST only reads. */
   readonly isRead?: true;
+}
+
+function Describes({ refusals = [], optionalBody, ...route }: RouteDescription): MethodDecorator {
+  const { returns, creates, done = '', accepted, headers, ...operation } = route;
+  const withoutBody = accepted === undefined ? Answers(204, done) : Answers(202, accepted);
+  return applyDecorators(
+    creates ? Answers(201, creates) : returns ? Answers(200, returns, headers) : withoutBody,
+    ApiOperation(operation),
+    ...(optionalBody ? [ApiBody({ type: optionalBody, required: false })] : []),
+    ApiProblems(...refusals),
+  );
+}
+
+/** @param route undefined for a page of the console, which the API's document does not have */
+export const Public = (route?: RouteDescription) =>
+  applyDecorators(
+    ...(route ? [Describes(route)] : []),
+    Declares({ doors: [] }),
+    ApiProblems(...PROBLEMS_OF_EVERY_ROUTE),
+  );
+
+export const RequireUser = (route: RouteDescription) =>
+  applyDecorators(Describes(route), RequireWith(DoorGuard, 'user'));
+
+/** Requires an app key whose target is this service. */
+export const RequireApp = (route: RouteDescription) => applyDecorators(Describes(route), RequireWith(DoorGuard, 'app'));
+
+/** @param scope the operator scope that the route needs; `read` suffices for every GET, and for `isRead` */
+export function RequireAdmin(scope: RouteScope, { isRead, ...route }: AdminRoute): MethodDecorator {
+  return applyDecorators(Describes(route), RequireWith(DoorGuard, 'admin'), NeedsScope(scope, isRead));
 }
 
 /** @param path below `/api/v0/admin`, beginning with a slash */
@@ -130,22 +160,6 @@ export const AdminController = (path = ''): ClassDecorator =>
 /** @param path below `/internal`, beginning with a slash */
 export const InternalController = (path = ''): ClassDecorator =>
   applyDecorators(ApiTags('internal'), Controller(`internal${path}`), Declares({ audience: 'services' }));
-
-/** @param scope the operator scope that the route needs; `read` suffices for every GET, and for `isRead` */
-export function RequireAdmin(
-  scope: RouteScope,
-  { refusals = [], returns, creates, ...route }: AdminRoute,
-): MethodDecorator {
-  const { optionalBody, isRead, ...operation } = route;
-  return applyDecorators(
-    creates ? Answers(201, creates) : Answers(returns ? 200 : 204, returns ?? ''),
-    ApiOperation(operation),
-    ...(optionalBody ? [ApiBody({ type: optionalBody, required: false })] : []),
-    ApiProblems(...refusals),
-    RequireWith(DoorGuard, 'admin'),
-    NeedsScope(scope, isRead),
-  );
-}
 
 type OtherDoor = Exclude<Door, 'admin'>;
 
@@ -328,7 +342,8 @@ class OwnKeyGuard extends DoorGuard {
 }
 
 /** Requires the node itself. Its targets do not restrict it, because they never name this service. */
-export const RequireNodeItself = () => RequireWith(OwnKeyGuard, 'node');
+export const RequireNodeItself = (route: RouteDescription) =>
+  applyDecorators(Describes(route), RequireWith(OwnKeyGuard, 'node'));
 
 export const RequireForwardedUser = () =>
   applyDecorators(
