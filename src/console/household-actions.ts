@@ -6,6 +6,7 @@ import { readFields } from './console-requests.js';
 import type { FieldProps } from './fields.js';
 import type { ResourceType } from './resource-types.js';
 
+const ALL_OR_NONE = { '': 'all', true: 'none' };
 const ROLES = { member: 'member', admin: 'admin' };
 
 /** The field of a new member. */
@@ -24,12 +25,14 @@ export const HOUSEHOLDS: ResourceType<AdminHouseholdResponse> = {
   filters: [
     { label: 'Part of the name, or id', name: 'search' },
     { label: 'Member, by e-mail address or id', name: 'user_id' },
-    { label: 'Active admin', name: 'without_admin', options: { '': 'all', true: 'none' } },
+    { label: 'Active admin', name: 'without_admin', options: ALL_OR_NONE },
+    { label: 'Members', name: 'without_members', options: ALL_OR_NONE },
   ],
   // Users make households, and so do the nodes that name one.
   fields: [],
   submit: '',
   head: ['Members', 'Since'],
+  orders: { Since: 'created_at' },
   nameLabel: 'Type the name, or the id of one without a name',
   actions: {
     rename: {

@@ -21,15 +21,17 @@ describe('/console/households', () => {
   const search = async (fields: Record<string, string>) =>
     browser.send(`${ADDRESS}/search`, { ...(await browser.readForm(ADDRESS, `${ADDRESS}/search`)), ...fields });
 
-  it('finds households by name, by member and without an admin, and puts no e-mail address in a URL', async () => {
+  it('finds households by name, by member, without an admin and without members, and puts no e-mail address in a URL', async () => {
     await home.rename(home.admin, 'Sea View').expect(200);
     const other = await Home.of(app);
     await app.admin.patch(`/households/${other.id}/members/${other.admin.user.id}`, { role: 'member' }).expect(200);
+    const { householdId } = await app.node();
     const { id, email } = member.user;
     for (const [fields, location, shown] of [
       [{ search: 'sea v' }, `${ADDRESS}?search=sea+v`, home],
       [{ user_id: ` ${email}` }, `${ADDRESS}?user_id=${id}`, home],
       [{ without_admin: 'true' }, `${ADDRESS}?without_admin=true`, other],
+      [{ without_members: 'true' }, `${ADDRESS}?without_members=true`, { id: householdId }],
     ] as const) {
       const { status, headers } = await search(fields);
       expect({ status, location: headers.location }).toEqual({ status: 303, location });
@@ -44,6 +46,20 @@ describe('/console/households', () => {
       status: 400,
       text: expect.stringMatching(/value="nobody@example.org".*is not the address of a user/s) as string,
     });
+  });
+
+  it('sorts households by the moment they were made, and keeps the order when a filter changes', async () => {
+    const { householdId: newest } = await app.node();
+    const toIds = (text: string): (string | undefined)[] =>
+      [...text.matchAll(/<a href="\/console\/households\/([\w-]{36})"/g)].map(([, id]) => id);
+    const text = await show(ADDRESS);
+    expect(text).toContain(`aria-sort="ascending"><a href="${ADDRESS}?sort=created_at_desc">Since`);
+    expect(toIds(text).at(-1)).toBe(newest);
+    const newestFirst = await show(`${ADDRESS}?sort=created_at_desc`);
+    expect(toIds(newestFirst)).toEqual(toIds(text).toReversed());
+    const form = await browser.readForm(`${ADDRESS}?sort=created_at_desc`, `${ADDRESS}/search`);
+    const { headers } = await browser.send(`${ADDRESS}/search`, { ...form, without_members: 'true' });
+    expect(new URL(headers.location!, 'http://console').searchParams.get('sort')).toBe('created_at_desc');
   });
 
   it('shows people, devices, open codes and the last events, with links to users and nodes, which link back', async () => {

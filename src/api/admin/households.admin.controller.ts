@@ -13,7 +13,7 @@ import { toActor } from '../../foundation/access/actor.js';
 import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
 import { FlagField, SearchField, UuidField } from '../../foundation/common/fields.js';
 import { EXAMPLES, type HouseholdRole } from '../../foundation/common/names.js';
-import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
+import { createPageResponse, PageQuery, SortField, toPageRequest } from '../../foundation/http/page.dto.js';
 import { problems } from '../../foundation/problems/problems.js';
 import {
   HouseholdFields,
@@ -23,16 +23,26 @@ import {
   RoleField,
 } from '../households/household.dto.js';
 
+/** Not by id: nodes name households, and their ids do not begin with a moment. */
+const ORDERS = { created_at: 'createdAt' };
+
 class HouseholdsQuery extends PageQuery {
+  @SortField('HouseholdOrder', ORDERS) sort?: string;
   @SearchField('home', 'only households whose name contains this, in any case') search?: string;
   @UuidField({ example: EXAMPLES.id, description: 'only households of this user' }, { optional: true })
   user_id?: string;
 
   @FlagField('only households with members, of whom none is an active admin') without_admin?: true;
+  @FlagField('only households without members') without_members?: true;
 }
 
-function toHouseholdFilter({ search, user_id, without_admin }: HouseholdsQuery): HouseholdFilter {
-  return { search, memberId: user_id, isWithoutAdmin: without_admin === true };
+function toHouseholdFilter(query: HouseholdsQuery): HouseholdFilter {
+  return {
+    search: query.search,
+    memberId: query.user_id,
+    isWithoutAdmin: query.without_admin === true,
+    isWithoutMembers: query.without_members === true,
+  };
 }
 
 class DeleteHouseholdByOperatorQuery {
@@ -86,7 +96,7 @@ export class HouseholdsAdminController {
   @Get()
   @RequireAdmin('nodes', { summary: 'List households', returns: AdminHouseholdPageResponse })
   async listHouseholds(@Query() query: HouseholdsQuery): Promise<AdminHouseholdPageResponse> {
-    const page = await this.households.listHouseholds(toPageRequest(query), toHouseholdFilter(query));
+    const page = await this.households.listHouseholds(toPageRequest(query, ORDERS), toHouseholdFilter(query));
     return AdminHouseholdPageResponse.from(page);
   }
 

@@ -2,6 +2,7 @@ import { Column, Entity, Index, PrimaryColumn } from 'typeorm';
 
 @Entity('households')
 @Index('households_name_search_idx', { synchronize: false })
+@Index('households_created_at_idx', ['createdAt', 'id'])
 export class Household {
   @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'households_pkey' }) id!: string;
 

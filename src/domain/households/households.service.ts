@@ -47,6 +47,7 @@ export interface HouseholdFilter {
   readonly memberId: string | undefined;
   /** Only households with members, of whom none is an active admin. */
   readonly isWithoutAdmin: boolean;
+  readonly isWithoutMembers: boolean;
 }
 
 const SELECT_OWN = `SELECT id, name, created_at AS "createdAt", updated_at AS "updatedAt", role
@@ -68,19 +69,22 @@ const REMOVE_MEMBERS = `WITH removed AS (DELETE FROM household_members WHERE hou
   SELECT user_id AS "userId", role FROM removed ORDER BY user_id`;
 const READ_LIVE_NODES = `SELECT id FROM nodes WHERE household_id = $1 AND ${isLiveAt('$2')} ORDER BY id FOR UPDATE`;
 /**
- * In two parts: households whose members are no admins, and those whose admins are disabled. The first one names the
- * order of both sides, so that PostgreSQL merges two indexes instead of hashing them. The second one begins at the
- * disabled users, who are few, and `OFFSET 0` keeps it from reading all active ones.
+ * The households that have no membership of an admin, with or without members. Both sides of the first join name their
+ * order, so that PostgreSQL merges two indexes instead of hashing them; `LIMIT` keeps it from reading all members.
  */
-const IS_WITHOUT_ADMIN = `id IN (
-  SELECT id FROM (SELECT id FROM households ORDER BY id) AS household
-    LEFT JOIN (SELECT household_id FROM household_members WHERE role = 'admin' ORDER BY household_id) AS admin
-      ON household_id = id
-    WHERE household_id IS NULL AND EXISTS (SELECT FROM household_members WHERE household_id = id)
+const SELECT_WITHOUT_ADMIN_ROLE = `SELECT id FROM (SELECT id FROM households ORDER BY id) AS household
+  LEFT JOIN (SELECT household_id FROM household_members WHERE role = 'admin' ORDER BY household_id) AS admin
+    ON admin.household_id = id
+  LEFT JOIN LATERAL (SELECT household_id FROM household_members WHERE household_id = id LIMIT 1) AS member ON true
+  WHERE admin.household_id IS NULL AND member.household_id`;
+/** The second part begins at the disabled users, because they are few. */
+const IS_WITHOUT_ADMIN = `id = ANY (ARRAY(
+  ${SELECT_WITHOUT_ADMIN_ROLE} IS NOT NULL
   UNION SELECT household_id FROM household_members AS member JOIN users ON users.id = user_id
     WHERE role = 'admin' AND NOT is_active
       AND NOT EXISTS (SELECT FROM household_members JOIN users ON users.id = user_id
-        WHERE household_id = member.household_id AND role = 'admin' AND is_active OFFSET 0))`;
+        WHERE household_id = member.household_id AND role = 'admin' AND is_active)))`;
+const IS_WITHOUT_MEMBERS = `id = ANY (ARRAY(${SELECT_WITHOUT_ADMIN_ROLE} IS NULL))`;
 
 /** To be called with the user locked. @throws {ProblemException} too_many_households */
 export async function refuseTooManyHouseholds(
@@ -145,13 +149,14 @@ export class HouseholdsService {
   }
 
   async listHouseholds(page: PageRequest, filter: HouseholdFilter): Promise<Page<CountedHousehold>> {
-    const { search, memberId, isWithoutAdmin } = filter;
+    const { search, memberId, isWithoutAdmin, isWithoutMembers } = filter;
     const filters = [
       ...(search === undefined ? [] : [toFilter('lower(name) LIKE lower(:search)', { search: toPattern(search) })]),
       ...(memberId === undefined
         ? []
         : [toFilter('id IN (SELECT household_id FROM household_members WHERE user_id = :memberId)', { memberId })]),
       ...(isWithoutAdmin ? [toFilter(IS_WITHOUT_ADMIN)] : []),
+      ...(isWithoutMembers ? [toFilter(IS_WITHOUT_MEMBERS)] : []),
     ];
     const { items, nextCursor } = await findPage(this.households, page, {}, filters);
     return { items: await this.countMembers(items), nextCursor };

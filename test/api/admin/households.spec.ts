@@ -84,6 +84,16 @@ describe('an operator', () => {
     expect(found).not.toContain(empty.householdId);
   });
 
+  it('finds the households without members, also those that the last one left', async () => {
+    const [home, left, empty] = [await Home.of(app), await Home.of(app), await app.node()];
+    await app.admin.delete(`/households/${left.id}/members/${left.admin.user.id}`).expect(204);
+    const found = await list('without_members=true&limit=100');
+    expect([home.id, left.id, empty.householdId].map((id) => found.includes(id))).toEqual([false, true, true]);
+    await app.admin.patch(`/households/${home.id}/members/${home.admin.user.id}`, { role: 'member' }).expect(200);
+    expect(await list('without_members=true&limit=100')).toEqual(found);
+    expect(await list('without_members=true&without_admin=true')).toEqual([]);
+  });
+
   it('lists and cancels invitations, and lists the enrolments of a household', async () => {
     const home = await Home.of(app);
     const { id, code } = (await home.invite().expect(201)).body as { id: string; code: string };

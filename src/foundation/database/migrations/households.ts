@@ -15,6 +15,7 @@ export class CreateHouseholds1795651200016 extends SqlMigration {
       created_at timestamptz NOT NULL,
       updated_at timestamptz NOT NULL
     );
+    CREATE INDEX households_created_at_idx ON households (created_at, id);
     COMMENT ON TABLE households IS 'whose members may command the nodes in it; a node may name one that is deleted';
     COMMENT ON COLUMN households.name IS 'null: a node or an enrolment named it, and no person did';
 
