@@ -1,11 +1,10 @@
 import { Controller, Get, Param, Req } from '@nestjs/common';
-import { ApiOperation, ApiTags } from '@nestjs/swagger';
+import { ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toActor } from '../../foundation/access/actor.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { Answers, RequireAdminOr, RequireUser } from '../../foundation/access/require.js';
+import { RequireAdminOr, RequireUser } from '../../foundation/access/require.js';
 import { isId } from '../../foundation/common/ids.js';
-import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { CountedRefusals } from '../../domain/audit/counted-refusals.js';
 import { UsersService } from '../../domain/users/users.service.js';
@@ -27,13 +26,12 @@ export class UsersController {
   }
 
   @Get(':id')
-  @RequireAdminOr('users', 'app', 'user')
-  @ApiProblems(problems.notFound)
-  @ApiOperation({
+  @RequireAdminOr('users', ['app', 'user'], {
     summary: 'Get a user by id',
     description: "A user can read only their own account: another user's id is 404.",
+    refusals: [problems.notFound],
+    returns: UserResponse,
   })
-  @Answers(200, UserResponse)
   async getUser(@Param('id') id: string, @Req() request: Request): Promise<UserResponse> {
     const principal = getPrincipal(request, 'admin', 'app', 'user');
     if (principal.door === 'user' && principal.userId !== id.toLowerCase())

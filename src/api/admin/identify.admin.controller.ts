@@ -9,6 +9,7 @@ import { KEY_KIND_NAMES, KEY_KINDS, type KeyKindName } from '../../foundation/co
 import { EXAMPLES, type OperatorScope } from '../../foundation/common/names.js';
 import { getClientAddress } from '../../foundation/common/network.js';
 import { Environment } from '../../foundation/config/environment.js';
+import { MAX_DIGESTS } from '../../foundation/config/limits.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../../foundation/crypto/secret.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { isRefusal, determineKeyStatus } from '../../domain/keys/key-lifecycle.js';
@@ -17,8 +18,6 @@ import { KeyStores } from '../../domain/keys/key-stores.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
 
-/** The most list items that any body may have (http/validation.ts). */
-const MAX_DIGESTS = 32;
 const DIGEST_PATTERN = /^[0-9a-f]{64}$/;
 const DIGESTS_DETAIL = `must be a list of 1 to ${MAX_DIGESTS} SHA-256 digests in lower-case hexadecimal`;
 

@@ -29,9 +29,8 @@ import {
 import { Propagation } from '../../domain/revocation/propagation.js';
 import { problems, refuseField } from '../../foundation/problems/problems.js';
 import { FactorChanges } from '../../domain/second-factors/factor-changes.js';
-import { SESSION_END_REASONS } from '../../domain/tokens/session.entity.js';
+import { SESSION_END_REASONS, type Session } from '../../domain/tokens/session.entity.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
-import { type Session } from '../../domain/tokens/session.entity.js';
 import { UserResponse } from '../account/user.dto.js';
 import { OneTimeTokens, type IssuedLink } from '../../domain/users/one-time-tokens.js';
 import { Registration, UserChanges, type UserChange } from '../../domain/users/user-lifecycle.js';

@@ -1,9 +1,9 @@
 import { Post, Req } from '@nestjs/common';
-import { ApiProperty, ApiPropertyOptional, ApiOperation, ApiBody } from '@nestjs/swagger';
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { Freshness } from '../../domain/revocation/propagation.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { RequirePresentedApp, Answers, InternalController } from '../../foundation/access/require.js';
+import { InternalController, RequirePresentedApp } from '../../foundation/access/require.js';
 import { ServiceNameField, ID, APP_SCOPES } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 
@@ -24,15 +24,14 @@ export class ValidateAppController {
   constructor(private readonly freshness: Freshness) {}
 
   @Post('validate-app')
-  @RequirePresentedApp()
-  @ApiOperation({
+  @RequirePresentedApp({
     summary: 'Validate the key of a service',
     description:
       'Forward the headers that a service sent you, and name yourself as target, in the body or in X-Platform-Target: ' +
       'a key for another service is refused. The answer has `scopes` when the credential is restricted to some.',
+    optionalBody: ValidateAppRequest,
+    returns: ValidAppResponse,
   })
-  @ApiBody({ type: ValidateAppRequest, required: false })
-  @Answers(200, ValidAppResponse)
   validateApp(@Req() request: Request): ValidAppResponse {
     const { appId, caller, target, scopes, isPrevious, rememberable } = getPrincipal(request, 'app');
     this.freshness.setHeaders(request, rememberable, isPrevious);

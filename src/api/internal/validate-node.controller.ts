@@ -1,9 +1,9 @@
 import { Post, Req } from '@nestjs/common';
-import { ApiProperty, ApiPropertyOptional, ApiOperation } from '@nestjs/swagger';
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { Freshness } from '../../domain/revocation/propagation.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { RequireNode, Answers, InternalController } from '../../foundation/access/require.js';
+import { InternalController, RequireNode } from '../../foundation/access/require.js';
 import { ID, HOUSEHOLD_ID, TARGETS } from '../../foundation/common/fields.js';
 
 class ValidNodeResponse {
@@ -18,16 +18,15 @@ export class ValidateNodeController {
   constructor(private readonly freshness: Freshness) {}
 
   @Post('validate-node')
-  @RequireNode()
-  @ApiOperation({
+  @RequireNode({
     summary: 'Validate the key of a node',
     description:
       'Forward the X-API-Key that a node sent, without a body, and name yourself in X-Platform-Target: a node with ' +
       '`targets` is refused at any other service. If you also send your own app credential for this ' +
       'service, as the button Authorize of this page does once you entered one, both must be valid: a 401 may then be ' +
       'about the app, and its `detail` names the headers that were refused.',
+    returns: ValidNodeResponse,
   })
-  @Answers(200, ValidNodeResponse)
   validateNode(@Req() request: Request): ValidNodeResponse {
     const { nodeId, householdId, targets, rememberable } = getPrincipal(request, 'node');
     this.freshness.setHeaders(request, rememberable);

@@ -1,9 +1,9 @@
 import { Post, Req } from '@nestjs/common';
-import { ApiOperation, ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { Freshness } from '../../domain/revocation/propagation.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { RequireForwardedUser, Answers, InternalController } from '../../foundation/access/require.js';
+import { InternalController, RequireForwardedUser } from '../../foundation/access/require.js';
 import { ID } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { ActResponse, toActResponse } from './delegation.dto.js';
@@ -65,15 +65,14 @@ export class ValidateUserController {
   constructor(private readonly freshness: Freshness) {}
 
   @Post('validate-user')
-  @RequireForwardedUser()
-  @ApiOperation({
+  @RequireForwardedUser({
     summary: 'Validate the access token of a user',
     description:
       'Forward the Authorization header that a client sent, without a body. Unlike a check of the signature, it also ' +
       'finds sessions that have ended, and names the households of the user. If you also send your own app credential for ' +
       'this service, both must be valid.',
+    returns: ValidUserResponse,
   })
-  @Answers(200, ValidUserResponse)
   validateUser(@Req() request: Request): ValidUserResponse {
     const { userId, sessionId, email, amr, expiresAt, delegation, households } = getPrincipal(request, 'user');
     this.freshness.setHeaders(request, { expiresAt });

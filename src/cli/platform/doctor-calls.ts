@@ -3,6 +3,7 @@
 import * as z from 'zod';
 import { toCredentialVariables } from '../../foundation/common/names.js';
 import type { EnvFile } from '../../foundation/config/env-file.js';
+import { MAX_DIGESTS } from '../../foundation/config/limits.js';
 import { computeDigest, isSameSecret } from '../../foundation/crypto/secret.js';
 import { formatPair, isOverlapOpen } from '../credential-state.js';
 import { describeCause } from '../failures.js';
@@ -48,8 +49,6 @@ const identified = z.object({
   ),
   searched: z.array(z.string()),
 });
-/** The service accepts no more digests in one request. */
-const MAX_DIGESTS = 32;
 
 /** Calls the running services. When auth does not answer, that is the only finding about auth. */
 export async function callServices(checkup: Checkup): Promise<Finding[]> {

@@ -6,6 +6,7 @@ import { createInterface } from 'node:readline';
 import type { Command } from 'commander';
 import * as z from 'zod';
 import { isKeyKind, KEY_KIND_NAMES, KEY_KINDS, type KeyKindName } from '../../foundation/common/key-kinds.js';
+import { MAX_DIGESTS } from '../../foundation/config/limits.js';
 import { computeDigest, findKeys } from '../../foundation/crypto/secret.js';
 import { NEEDS_ADMIN_KEY } from '../command-options.js';
 import { describeCause } from '../failures.js';
@@ -18,8 +19,6 @@ import type { IdentifiedKeysResponse } from '../../api/admin/identify.admin.cont
 type KnownKey = IdentifiedKeysResponse['items'][number];
 
 const identified = z.object({ items: z.array(z.object({ digest: z.string() })), searched: z.array(z.string()) });
-/** The service accepts no more digests in one request. */
-const MAX_DIGESTS = 32;
 const COLUMNS = ['place', 'kind', 'verdict', 'owner', 'id', 'last_used_at', 'last_used_for'] as const;
 const DROP = ['last_used_for', 'id', 'last_used_at'] as const;
 /** The service's name for each kind, by the word in the prefix of the key. */

@@ -163,8 +163,11 @@ export const InternalController = (path = ''): ClassDecorator =>
 
 type OtherDoor = Exclude<Door, 'admin'>;
 
-export const RequireAdminOr = (scope: OperatorScope, ...others: [OtherDoor, ...OtherDoor[]]) =>
-  applyDecorators(RequireWith(DoorGuard, 'admin', ...others), NeedsScope(scope));
+export const RequireAdminOr = (
+  scope: OperatorScope,
+  others: readonly [OtherDoor, ...OtherDoor[]],
+  route: RouteDescription,
+) => applyDecorators(Describes(route), RequireWith(DoorGuard, 'admin', ...others), NeedsScope(scope));
 
 export type NeededScope = Pick<RouteDeclaration, 'isRead'> & { readonly scope: RouteScope };
 
@@ -211,8 +214,9 @@ const describeTargetHeader = (description: string) =>
   ApiHeader({ name: 'X-Platform-Target', required: false, schema: SERVICE_NAME_FORMAT.schema, description });
 
 /** Requires an app key that another service forwards. The key's target must be that service. */
-export const RequirePresentedApp = () =>
+export const RequirePresentedApp = (route: RouteDescription) =>
   applyDecorators(
+    Describes(route),
     RequireWith(PresentedAppGuard, 'app'),
     Declares({ headers: [TARGET_HEADER, SCOPE_HEADER], logged: 'failures', countedAs: ['validations'] }),
     describeTargetHeader('Your own name, as the body’s `target`. If you send both, they must agree.'),
@@ -327,8 +331,9 @@ function buildForwardedDoor(door: Door, guards: Type<CanActivate>[], ...refusals
   );
 }
 
-export const RequireNode = () =>
+export const RequireNode = (route: RouteDescription) =>
   applyDecorators(
+    Describes(route),
     buildForwardedDoor('node', [NodeForwardingAppGuard, DoorGuard], DOORS.node.problem),
     Declares({ headers: [TARGET_HEADER] }),
     describeTargetHeader('Your own name. A node with `targets` is refused without it, and at any other service.'),
@@ -345,8 +350,9 @@ class OwnKeyGuard extends DoorGuard {
 export const RequireNodeItself = (route: RouteDescription) =>
   applyDecorators(Describes(route), RequireWith(OwnKeyGuard, 'node'));
 
-export const RequireForwardedUser = () =>
+export const RequireForwardedUser = (route: RouteDescription) =>
   applyDecorators(
+    Describes(route),
     buildForwardedDoor('user', [ForwardingAppGuard, ForwardedUserGuard], ...USER_VERDICTS),
     Declares({ headers: [TARGET_HEADER], namesHouseholds: true }),
     describeTargetHeader(
