@@ -51,8 +51,10 @@ interface Committed {
 
 /** What a fault does to the services that read events. */
 export interface EventExpectations {
-  /** Whether they are reset; "perhaps": those that hold a cursor. */
-  readonly resets: boolean | 'perhaps';
+  /** Whether each of them is reset. */
+  readonly resets: boolean;
+  /** The moment since which it is. */
+  readonly since?: number;
   /** Whether the database forgets what they were told. */
   readonly forgets: boolean;
 }
@@ -142,8 +144,8 @@ function auditService(audited: EventAudit, consumer: ConsumerProcess, committed:
   auditTold(audited, consumer, committed, { firsts, resets });
   auditOrder(load, consumer, committed, firsts);
   auditReceipts(audited, consumer, committed, { firsts, resets });
-  const isAsExpected = expected.resets === 'perhaps' || expected.resets === resets.length > 0;
-  return isAsExpected ? [] : [`the ${consumer.name} consumer was reset ${resets.length} times`];
+  const count = resets.filter((time) => time >= (expected.since ?? 0)).length;
+  return expected.resets === count > 0 ? [] : [`the ${consumer.name} consumer was reset ${count} times`];
 }
 
 /** The ledger of a service. */

@@ -1,9 +1,8 @@
 import { spawnSync } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import type { Variables } from '../src/foundation/config/environment.js';
+import { CLI } from './service-cli.js';
 
-const CLI = fileURLToPath(new URL('../service/platform-auth.js', import.meta.url));
 const verification = z.object({
   findings: z.array(z.object({ kind: z.string(), row: z.string().optional(), what: z.string() })),
 });

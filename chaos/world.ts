@@ -15,6 +15,7 @@ import { send } from './client.js';
 import { Ledger } from './ledger.js';
 import type { Load, LoadOptions } from './load.js';
 import { Replica } from './replica.js';
+import { runCli } from './service-cli.js';
 import { ConsumerProcess, toConsumingService } from './verifiers/consumer-process.js';
 import { findVerifierPrograms, type VerifierProgram } from './verifiers/programs.js';
 import { VerifierProcess } from './verifiers/verifier-process.js';
@@ -153,6 +154,13 @@ export class World {
     const answer = await untilVerdict(() => send(url, request));
     if (answer.status !== expected) throw new Error(`${method} ${path} was answered with ${answer.status}`);
     return answer.body;
+  }
+
+  /** Runs a command of an operator. @returns what it printed @throws when it fails */
+  runCli(...words: readonly string[]): Promise<string> {
+    const { ADMIN_API_KEY, MASTER_KEY } = this.secrets;
+    const { url } = this.replica(0);
+    return runCli(words, { ADMIN_API_KEY, MASTER_KEY, AUTH_URL: url, DATABASE_URL: this.postgres.url });
   }
 
   /** Points the replicas at a promoted standby. */

@@ -12,7 +12,7 @@ type Ending = (load: Load, user: User, session: Session) => Promise<void>;
 const LOGOUT_PATH = '/api/v0/auth/logout';
 const PASSWORD_PATH = '/api/v0/users/me/password';
 
-export const endings: readonly Ending[] = [
+const ENDINGS: readonly Ending[] = [
   logOut,
   logOutByBearer,
   endByAdmin,
@@ -21,6 +21,14 @@ export const endings: readonly Ending[] = [
   changePassword,
   deleteByAdmin,
 ];
+
+let chosen = 0;
+
+/** In turns, so that a short load has all of them. */
+export function chooseEnding(): Ending {
+  chosen += 1;
+  return ENDINGS[chosen % ENDINGS.length] ?? logOut;
+}
 
 async function logOut(load: Load, user: User, session: Session): Promise<void> {
   const body = { refresh_token: session.refreshToken };
@@ -102,7 +110,7 @@ async function changePassword(load: Load, user: User): Promise<void> {
   await judgeEnded(load, ended);
 }
 
-async function deleteByAdmin(load: Load, user: User): Promise<void> {
+export async function deleteByAdmin(load: Load, user: User): Promise<void> {
   user.life.markEnding();
   Object.assign(user, { isDoubtful: true, deletion: 'requested' });
   const attempt = (): Promise<Answer> => load.deleteAsAdmin(`/users/${user.id}`);

@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import { Life, NEVER, type Session, type User } from '../ledger.js';
 import type { Load } from '../load.js';
-import { pickOne, randomAddress } from '../random.js';
-import { endings } from './session-endings.js';
+import { randomAddress } from '../random.js';
+import { chooseEnding } from './session-endings.js';
 import { logIn, loginOf, me, meEverywhere, refresh } from './sessions.js';
 
 const ROUNDS = 2;
@@ -68,5 +68,5 @@ async function useAndEnd(load: Load, user: User, session: Session): Promise<void
     await load.think();
   }
   await meEverywhere(load, session);
-  if (!load.isOver) await pickOne(endings)(load, user, session);
+  if (!load.isOver) await chooseEnding()(load, user, session);
 }

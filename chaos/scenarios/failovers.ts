@@ -1,9 +1,12 @@
+import { join } from 'node:path';
 import { z } from 'zod';
 import type { Variables } from '../../src/foundation/config/environment.js';
 import type { PostgresServer } from '../../tools/postgres-server.js';
-import { issueBothNow, validate, validateEverywhere } from '../actors/key-life.js';
+import { issueBothNow, revokeThrough, validate, validateEverywhere } from '../actors/key-life.js';
+import { deleteByAdmin } from '../actors/session-endings.js';
 import { verifyKey, verifySessionEverywhere } from '../actors/verifiers.js';
-import type { Credential } from '../ledger.js';
+import { makeTemporaryFolder } from '../../tools/postgres.js';
+import type { Credential, Session } from '../ledger.js';
 import type { Scenario, Stage } from '../stage.js';
 import { startProxy } from '../world.js';
 import { meEverywhere } from '../actors/sessions.js';
@@ -89,6 +92,7 @@ const RESTORED_HEARD_MS = 3_000;
 /**
  * Keys that were issued since the backup do not exist any more, but caches hold them; and transaction ids that cursors
  * have passed are assigned again. The load pauses before the restore, and the ledger forgets what the database forgot.
+ * What was ended since the backup is back, until `platform-auth replay` ends it again.
  */
 export const restored: Scenario = {
   name: 'restored',
@@ -97,16 +101,20 @@ export const restored: Scenario = {
   async run(stage) {
     const { postgres, replicas } = stage.world;
     const load = await stage.begin({ verifiers: true, consumers: true });
-    // On the same timeline only a cursor of lost events shows that they are lost. A consumer that just stopped holds none.
-    stage.events = { resets: 'perhaps', forgets: true };
     stage.markInjected();
     const resumeAfterBackup = await load.pause();
+    const ended: Ended = { credentials: await issueBothNow(load), session: await startSessionNow(load) };
+    const backedUpAt = new Date().toISOString();
     const backup = await postgres.backUp();
     await stage.wait(RESTORED_HEARD_MS);
     const rewind = load.ledger.mark();
     resumeAfterBackup();
     await stage.rest();
     const resume = await load.pause();
+    for (const credential of ended.credentials) await revokeThrough(load, credential);
+    await deleteByAdmin(load, ended.session.user);
+    const log = join(makeTemporaryFolder(stage.world.cleanup, 'replay'), 'audit.ndjson');
+    await stage.world.runCli('audit', 'export', '--from-database', '--output', log);
     const known = await issueBothNow(load);
     const session = await startSessionNow(load);
     for (const credential of known) await validateEverywhere(load, credential);
@@ -129,9 +137,33 @@ export const restored: Scenario = {
     }
     await stage.expectVerifiersRefuse(known);
     await verifySessionEverywhere(load, session);
+    await replay(stage, ['replay', log, '--since', backedUpAt, '--yes'], ended);
     await stage.rest();
   },
 };
+
+/** What was there at the time of the backup, and ended before the restore. */
+interface Ended {
+  readonly credentials: readonly Credential[];
+  readonly session: Session;
+}
+
+/**
+ * Ends again what the audit log says was ended, which is then told anew, and resets the services that read events: on the
+ * same timeline only those that hold a cursor of lost events notice a restore.
+ */
+async function replay(stage: Stage, command: readonly string[], { credentials, session }: Ended): Promise<void> {
+  const { load, world } = stage;
+  stage.events = { resets: true, since: Date.now(), forgets: true };
+  await world.runCli(...command);
+  for (const credential of credentials) {
+    load.ledger.addActs(credential.kind.told.revoked, credential.id);
+    credential.isRevoked = true;
+    await validateEverywhere(load, credential);
+  }
+  load.ledger.addActs(['user.deleted', 'session.ended'], session.user.id);
+  await meEverywhere(load, session);
+}
 
 const nextIds = z.tuple([z.object({ id: z.string() })]);
 
