@@ -2,7 +2,6 @@ package platformauth
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,8 +81,10 @@ type eventItem struct {
 // An eventReader sends a cursor only when its event, or the comparison after its reset, is done; so what fails comes
 // again.
 type eventReader struct {
-	verifier *Verifier
+	settings settings
+	runtime  runtime
 	client   *serviceClient
+	checks   *checks
 	// consumer is one name for each process, under which its next call of Events goes on at once.
 	consumer string
 
@@ -95,16 +96,12 @@ type eventReader struct {
 	unanswered int
 }
 
-func newEventReader(v *Verifier, client *serviceClient) *eventReader {
-	return &eventReader{verifier: v, client: client, consumer: rand.Text()}
-}
-
 func (e *eventReader) read(
 	ctx context.Context, onEvent func(context.Context, Event) error, onReset func(context.Context) error,
 ) error {
 	for ctx.Err() == nil {
 		// The service hands the subscription to another process some time after the last poll.
-		isHeld := e.verifier.runtime.now().since(e.polled) < maxEventsAge
+		isHeld := e.runtime.now().since(e.polled) < maxEventsAge
 		if len(e.items) == 0 || !isHeld {
 			if err := e.poll(ctx); err != nil {
 				return err
@@ -135,8 +132,7 @@ func (e *eventReader) deliver(
 }
 
 func (e *eventReader) poll(ctx context.Context) error {
-	v := e.verifier
-	sent := v.runtime.now()
+	sent := e.runtime.now()
 	found, err := e.ask(ctx)
 	if ctx.Err() != nil {
 		return nil
@@ -144,7 +140,7 @@ func (e *eventReader) poll(ctx context.Context) error {
 	code, _ := parseObject(found.body)["code"].(string)
 	if err == nil && found.status == http.StatusForbidden && code == "not_subscribed" {
 		return fmt.Errorf("%w: name the types that it reads in the map of the platform, "+
-			"%s: { events: [user.deleted] }, and run platform-auth apply", ErrNotSubscribed, v.settings.serviceName)
+			"%s: { events: [user.deleted] }, and run platform-auth apply", ErrNotSubscribed, e.settings.serviceName)
 	}
 	if err == nil && found.status == http.StatusConflict && code == "events_busy" {
 		// Another process of this service reads, from the stored position on.
@@ -158,11 +154,11 @@ func (e *eventReader) poll(ctx context.Context) error {
 		return nil
 	}
 	if e.unanswered > 0 {
-		v.settings.logger.Warn("verifier_events_answered_again", "failures", e.unanswered)
+		e.settings.logger.Warn("verifier_events_answered_again", "failures", e.unanswered)
 	}
 	e.unanswered = 0
-	v.checks.misconfigurations.clear(eventsPath)
-	e.items, e.polled = items, v.runtime.now()
+	e.checks.misconfigurations.clear(eventsPath)
+	e.items, e.polled = items, e.runtime.now()
 	// The service answers a poll early when it stops, or when the process sends another.
 	if isEarly := e.polled.since(sent) < minEventsPause; isEarly && len(items) == 0 && !hasMore {
 		e.pause(ctx, minEventsPause)
@@ -171,9 +167,8 @@ func (e *eventReader) poll(ctx context.Context) error {
 }
 
 func (e *eventReader) ask(ctx context.Context) (timedAnswer, error) {
-	v := e.verifier
 	// With the key of another service these would be the events of another service.
-	if v.checks.serviceName.isWrong.Load() {
+	if e.checks.serviceName.isWrong.Load() {
 		return timedAnswer{}, errOtherService
 	}
 	body, _ := json.Marshal(struct {
@@ -183,30 +178,29 @@ func (e *eventReader) ask(ctx context.Context) (timedAnswer, error) {
 		WaitSeconds int    `json:"wait_seconds"`
 	}{e.after, e.consumer, eventsBatch, eventsWait})
 	return e.client.send(ctx, request{
-		method: http.MethodPost, url: v.settings.url + eventsPath, body: string(body),
+		method: http.MethodPost, url: e.settings.url + eventsPath, body: string(body),
 		headers: map[string]string{"Content-Type": "application/json"}, presentsOwnKey: true,
 		line: lineOfEvents, timeout: eventsTimeout,
 	}, never)
 }
 
 func (e *eventReader) backOff(ctx context.Context, a answer, err error) {
-	v := e.verifier
 	reason := fmt.Sprintf("status %d", a.status)
 	if err != nil {
 		reason = err.Error()
 	} else if !isUnavailable(a.status) {
 		code, _ := parseObject(a.body)["code"].(string)
-		v.checks.misconfigurations.report(eventsPath, describe(a, toLoggable(code)))
+		e.checks.misconfigurations.report(eventsPath, describe(a, toLoggable(code)))
 	}
 	if e.unanswered == 0 {
-		v.settings.logger.Warn("verifier_events_not_answered", "url", v.settings.url, "reason", reason)
+		e.settings.logger.Warn("verifier_events_not_answered", "url", e.settings.url, "reason", reason)
 	}
 	e.unanswered++
-	pause := time.Duration(float64(computeEventsPause(e.unanswered)) * (1 - eventsJitter*v.runtime.random()))
+	pause := time.Duration(float64(computeEventsPause(e.unanswered)) * (1 - eventsJitter*e.runtime.random()))
 	e.pause(ctx, max(pause, readRetryAfter(a)))
 }
 
-func (e *eventReader) pause(ctx context.Context, d time.Duration) { sleep(ctx, e.verifier.runtime, d) }
+func (e *eventReader) pause(ctx context.Context, d time.Duration) { sleep(ctx, e.runtime, d) }
 
 // computeEventsPause is a second, doubling to a minute.
 func computeEventsPause(failures int) time.Duration {

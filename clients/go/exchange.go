@@ -22,10 +22,18 @@ const (
 // token, the target and the scope for which it was issued, for 80 % of its life and while the lease is held; a change of
 // its session, its user or a pair of its chain drops it.
 type exchangedTokens struct {
-	verifier *Verifier
-	client   *serviceClient
-	cache    *cache
-	slots    *slots
+	url     string
+	runtime runtime
+	client  *serviceClient
+	lease   *lease
+	checks  *checks
+	cache   *cache
+	slots   *slots
+	// onRemember is called when a token is kept, because only polls can drop it.
+	onRemember func()
+	// begin reports whether a token may still be asked for; done ends what it began.
+	begin func() (ctx context.Context, done func(), ok bool)
+
 	inFlight singleflight.Group
 }
 
@@ -86,22 +94,19 @@ func (e *exchangedTokens) newRequest(headers Headers, token, target, scope strin
 	}
 	sent := readTracing(headers)
 	sent["Content-Type"] = "application/x-www-form-urlencoded"
-	return request{
-		method: http.MethodPost, url: e.verifier.settings.url + tokenPath, headers: sent, body: form.Encode(),
-		presentsOwnKey: true,
-	}
+	return request{method: http.MethodPost, url: e.url, headers: sent, body: form.Encode(), presentsOwnKey: true}
 }
 
 // ask is shared by all callers that wait for the answer.
 func (e *exchangedTokens) ask(name digest, asked request) (_ exchangedToken, err error) {
-	ctx, done, ok := e.verifier.begin()
+	ctx, done, ok := e.begin()
 	if !ok {
 		return exchangedToken{}, newUnavailable(nil)
 	}
 	defer done()
 	defer func() {
 		if recovered := recover(); recovered != nil {
-			e.verifier.checks.unexpected.report(recovered, asked.body)
+			e.checks.unexpected.report(recovered, asked.body)
 			err = newUnavailable(nil)
 		}
 	}()
@@ -111,8 +116,8 @@ func (e *exchangedTokens) ask(name digest, asked request) (_ exchangedToken, err
 	}
 	defer e.slots.leave(p)
 	var ticket ticket
-	deadline := e.verifier.runtime.now().add(verdictTimeout)
-	found, err := e.client.sendWithRetry(ctx, asked, deadline, func() { ticket = e.verifier.lease.takeTicket() })
+	deadline := e.runtime.now().add(verdictTimeout)
+	found, err := e.client.sendWithRetry(ctx, asked, deadline, func() { ticket = e.lease.takeTicket() })
 	if err != nil {
 		return exchangedToken{}, newUnavailable(nil)
 	}
@@ -131,16 +136,15 @@ func (e *exchangedTokens) accept(name digest, found timedAnswer, t ticket) (exch
 		e.reportMistake(found.answer, body)
 		return exchangedToken{}, newUnavailable(errors.New("no token"))
 	}
-	e.verifier.checks.misconfigurations.clear(tokenPath)
+	e.checks.misconfigurations.clear(tokenPath)
 	const longest = float64(time.Hour)
 	used := time.Duration(min(longest, math.Max(0, seconds)*float64(time.Second)) * exchangedShare)
 	issued := exchangedToken{text}
 	remembered := &entry{
 		digest: name, principal: issued, sent: found.sent, ends: found.sent.add(used), changes: token.changes(),
 	}
-	e.verifier.lease.remember(t, func() { e.cache.put(remembered) })
-	// Only polls can drop it.
-	e.verifier.poller.start()
+	e.lease.remember(t, func() { e.cache.put(remembered) })
+	e.onRemember()
 	return issued, nil
 }
 
@@ -156,5 +160,5 @@ func (e *exchangedTokens) reportMistake(a answer, body fields) {
 	if code == "" || len(code) > maxCodeLength || !codeForm.MatchString(code) {
 		code = "not a token"
 	}
-	e.verifier.checks.misconfigurations.report(tokenPath, describe(a, code))
+	e.checks.misconfigurations.report(tokenPath, describe(a, code))
 }

@@ -2,6 +2,7 @@ package platformauth
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -59,25 +60,28 @@ func newVerifier(ctx context.Context, s settings, r runtime) *Verifier {
 	for _, door := range []Door{DoorApp, DoorNode, DoorUser} {
 		v.caches[door] = newCache(l, s.maxEntries)
 	}
-	tokens := &tokenCheck{settings: s, runtime: r, client: client, checks: v.checks}
+	keys := &jwks{url: s.jwksURL, runtime: r, client: client, checks: v.checks}
 	l.onChange(func(c change) {
 		if c.kind == "signing_key" {
-			tokens.dropKeys()
+			keys.drop()
 		}
-	}, tokens.dropKeys)
+	}, keys.drop)
 	v.watch = newWatch(r, l, v.spawn)
 	v.poller = &poller{
 		settings: s, runtime: r, client: client, lease: l, uses: v.uses, checks: v.checks, spawn: v.spawn,
 		leaseFor: defaultLease,
 	}
 	v.questions = newQuestions(&questions{
-		settings: s, runtime: r, client: client, lease: l, checks: v.checks, tokenCheck: tokens, caches: v.caches,
+		settings: s, runtime: r, client: client, lease: l, checks: v.checks, caches: v.caches,
+		tokenCheck: &tokenCheck{settings: s, runtime: r, checks: v.checks, jwks: keys},
 		onRemember: v.poller.start, begin: v.begin,
 	})
 	v.exchanged = &exchangedTokens{
-		verifier: v, client: client, cache: newCache(l, s.maxEntries), slots: newSlots(s.maxQuestions, r),
+		url: s.url + tokenPath, runtime: r, client: client, lease: l, checks: v.checks,
+		cache: newCache(l, s.maxEntries), slots: newSlots(s.maxQuestions, r),
+		onRemember: v.poller.start, begin: v.begin,
 	}
-	v.events = newEventReader(v, client)
+	v.events = &eventReader{settings: s, runtime: r, client: client, checks: v.checks, consumer: rand.Text()}
 	if s.outageGrace > 0 {
 		s.logger.Warn("verifier_outage_grace", "detail", fmt.Sprintf("While the authentication service is unreachable, "+
 			"a revoked credential may be accepted for up to %v.", s.outageGrace))
