@@ -3,16 +3,11 @@
 package platformauth
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -62,119 +57,6 @@ func TestWorldsFindTheMistakesOfAService(t *testing.T) {
 			}
 			t.Errorf("found by %d worlds", found)
 		})
-	}
-}
-
-// A recordedWorld is a line of the file.
-type recordedWorld struct {
-	World    string
-	Leases   []int
-	Rates    []float64
-	Grace    int
-	Older    int
-	End      int
-	Steps    []worldStep
-	States   []databaseState
-	Changes  []committedChange
-	Replicas []replicaState
-	Rights   []right
-}
-
-type worldStep struct {
-	at, outMS, backMS int
-	act               string
-	on, argument      int
-}
-
-// A databaseState is what a statement in PostgreSQL sees from a moment on.
-type databaseState struct {
-	at              int
-	server, crashes int
-	xmax            int
-	open            []int
-	purged          int
-}
-
-type committedChange struct {
-	state, xid int
-	kind, id   string
-}
-
-type replicaState struct {
-	at, replica int
-	// head and start are the states that its log ends and begins with; -1 without a log.
-	head, start    int
-	leaseUntil     int
-	flags          int
-	announcedUntil int
-}
-
-// unchanged stands for an announcement that the line leaves out.
-const unchanged = -1
-
-func (s replicaState) isPaused() bool { return s.flags&1 != 0 }
-func (s replicaState) isCut() bool    { return s.flags&2 != 0 }
-
-// A right is what a call ends.
-type right struct {
-	id string
-	// expiresAt is -1 for never; endedIn is the state in which its end is committed, or -1.
-	expiresAt, endedIn int
-	// The moments from which no verifier may accept it, or -1: of a correct service, of one whose revoking calls do not
-	// wait, of one where only a repeated call does not, and of one whose replicas without a lease announce nothing
-	// (only where there is such a replica).
-	dead, deadUnwaited, deadUnwaitedRepeats, deadUnannounced int
-}
-
-func (s *worldStep) UnmarshalJSON(text []byte) error {
-	return json.Unmarshal(text, &[]any{&s.at, &s.outMS, &s.backMS, &s.act, &s.on, &s.argument})
-}
-
-func (s *databaseState) UnmarshalJSON(text []byte) error {
-	return json.Unmarshal(text, &[]any{&s.at, &s.server, &s.crashes, &s.xmax, &s.open, &s.purged})
-}
-
-func (c *committedChange) UnmarshalJSON(text []byte) error {
-	return json.Unmarshal(text, &[]any{&c.state, &c.xid, &c.kind, &c.id})
-}
-
-func (s *replicaState) UnmarshalJSON(text []byte) error {
-	s.announcedUntil = unchanged
-	return json.Unmarshal(text, &[]any{&s.at, &s.replica, &s.head, &s.start, &s.leaseUntil, &s.flags, &s.announcedUntil})
-}
-
-func (r *right) UnmarshalJSON(text []byte) error {
-	return json.Unmarshal(text,
-		&[]any{&r.id, &r.expiresAt, &r.endedIn, &r.dead, &r.deadUnwaited, &r.deadUnwaitedRepeats, &r.deadUnannounced})
-}
-
-func readWorlds(t *testing.T) []recordedWorld {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(conformanceFolder, "worlds.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var worlds []recordedWorld
-	for line := range bytes.Lines(text) {
-		var recorded recordedWorld
-		if err := json.Unmarshal(line, &recorded); err != nil {
-			t.Fatal(err)
-		}
-		recorded.fillAnnouncements()
-		worlds = append(worlds, recorded)
-	}
-	return worlds
-}
-
-// fillAnnouncements: a line names only the announcements that changed.
-func (r *recordedWorld) fillAnnouncements() {
-	latest := map[int]int{}
-	for i := range r.Replicas {
-		state := &r.Replicas[i]
-		if state.announcedUntil == unchanged {
-			state.announcedUntil = latest[state.replica]
-		}
-		latest[state.replica] = state.announcedUntil
 	}
 }
 
@@ -246,66 +128,6 @@ func (w *world) take(s worldStep) {
 		// While the process is paused, a request waits for it.
 		w.at(event{due: s.at, work: func() { go w.present(s) }})
 	}
-}
-
-const (
-	homeOfWorlds  = "01985f4e-7c3a-7b52-9d1e-000000000d01"
-	userOfWorlds  = "user-1"
-	roleOfUser    = "the role of the user"
-	placeOfUser   = "the place of the user"
-	scopeOfCaller = "the scope of the caller"
-)
-
-// The credentials of the model, in its order.
-var credentialsOfWorlds = []string{"node-1", "node-2", "session-1", "session-2", "node-3"}
-
-// A passedToken is a user's token, with the chain of a delegated one.
-type passedToken struct {
-	session string
-	chain   []Link
-}
-
-var delegatedOfWorlds = []passedToken{
-	{"session-1", []Link{{"meals", "pair-2"}, {"web", "pair-1"}}},
-	{"session-2", []Link{{"meals", "pair-2"}, {"web", "pair-3"}}},
-}
-
-// ownLinkOfWorlds is the link that an exchange adds.
-var ownLinkOfWorlds = Link{"recipes", "pair-4"}
-
-func (p passedToken) rights() []string {
-	rights := []string{p.session}
-	for _, link := range p.chain {
-		rights = append(rights, link.AppID)
-	}
-	return rights
-}
-
-func (p passedToken) text() string {
-	header, payload := fields{"alg": "HS256"}, fields{"sub": userOfWorlds, "sid": p.session}
-	if p.chain != nil {
-		header, payload["act"] = fields{"alg": "ES256", "typ": delegatedType}, p.act()
-	}
-	encode := func(part fields) string {
-		text, _ := json.Marshal(part)
-		return base64.RawURLEncoding.EncodeToString(text)
-	}
-	return encode(header) + "." + encode(payload) + ".x"
-}
-
-func (p passedToken) act() (act fields) {
-	for _, link := range slices.Backward(p.chain) {
-		outer := fields{"sub": link.Service, "client_id": link.AppID}
-		if act != nil {
-			outer["act"] = act
-		}
-		act = outer
-	}
-	return act
-}
-
-func (p passedToken) headers() http.Header {
-	return http.Header{tokenHeader: {"Bearer " + p.text()}}
 }
 
 func (w *world) present(s worldStep) {
