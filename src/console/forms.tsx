@@ -2,7 +2,7 @@
 import type { ComponentChildren, VNode } from 'preact';
 import { createRandomId } from '../foundation/common/ids.js';
 import { createFormToken, type ConsoleSession } from './console-sessions.js';
-import { Field, type FieldProps, type RefusedForm } from './fields.js';
+import { Field, fillFields, type FieldProps, type RefusedForm } from './fields.js';
 
 interface FormProps {
   readonly session: Pick<ConsoleSession, 'token'>;
@@ -14,17 +14,30 @@ interface FormProps {
   /** When the resource of the form was last changed. */
   readonly seen?: string;
   readonly fields?: readonly FieldProps[];
+  readonly refused?: RefusedForm | undefined;
   readonly children?: ComponentChildren;
 }
 
 /** A form that changes something: it proves that a page of this session made it, and can be sent once. */
-export function Form({ session, action, submit, look, layout, seen, fields = [], children }: FormProps): VNode {
+export function Form({
+  session,
+  action,
+  submit,
+  look,
+  layout,
+  seen,
+  fields = [],
+  refused,
+  children,
+}: FormProps): VNode {
+  const filled = refused ? fillFields(fields, refused) : fields;
   return (
     <form method="post" action={action} class={layout} data-once>
       <input type="hidden" name="form" value={createFormToken(session, createRandomId(), action)} />
       {seen !== undefined && <input type="hidden" name="seen" value={seen} />}
+      {refused && <FormError refused={refused} fields={fields} />}
       {children}
-      {fields.map((field) => (
+      {filled.map((field) => (
         <Field {...field} />
       ))}
       <button type="submit" class={look}>

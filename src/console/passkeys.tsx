@@ -13,8 +13,8 @@ import { PASSKEYS, toAddress } from './addresses.js';
 import { Confirmations } from './confirmations.js';
 import { ConsolePages } from './console-pages.js';
 import { ConsoleRefusalError, getSession, keepForm, readFields, type Fields } from './console-requests.js';
-import { fillFields, type RefusedForm } from './fields.js';
-import { Form, FormError } from './forms.js';
+import type { RefusedForm } from './fields.js';
+import { Form } from './forms.js';
 import { Moment } from './moments.js';
 import { Page, sendPage, setPageHeaders } from './page.js';
 import { PasskeyPrompts } from './passkey-prompts.js';
@@ -95,10 +95,8 @@ export class PasskeyPages {
 
   private async renderNew(request: Request, refused?: RefusedForm): Promise<VNode> {
     const owner = await this.findOwner(request);
-    const fields = refused ? fillFields([NAME], refused) : [NAME];
     const form = (
-      <Form session={getSession(request)} action={PASSKEYS} submit="Add the passkey" fields={fields}>
-        {refused && <FormError refused={refused} fields={[NAME]} />}
+      <Form session={getSession(request)} action={PASSKEYS} submit="Add the passkey" fields={[NAME]} refused={refused}>
         {owner.passkeys.length === 0 && <p role="note">{EFFECT}</p>}
         {await this.confirmations.renderProof(request, refused)}
         {await this.prompts.renderRegistration(request, owner)}
@@ -110,8 +108,7 @@ export class PasskeyPages {
   private async renderRemoval(request: Request, { id, name }: Passkey, refused?: RefusedForm): Promise<VNode> {
     const { passkeys } = await this.findOwner(request);
     const form = (
-      <Form session={getSession(request)} action={`${PASSKEYS}/${id}/remove`} submit="Remove">
-        {refused && <FormError refused={refused} fields={[]} />}
+      <Form session={getSession(request)} action={`${PASSKEYS}/${id}/remove`} submit="Remove" refused={refused}>
         <p role="note">
           Sessions of the console that began with it end.{' '}
           {passkeys.length === 1 && 'Your key alone opens the console then.'}

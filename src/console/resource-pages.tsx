@@ -25,8 +25,8 @@ import {
 } from './console-requests.js';
 import { ReadsOnly } from './console.guard.js';
 import { Id } from './copyable.js';
-import { fillFields, type FieldProps, type RefusedForm } from './fields.js';
-import { Filters, Form, FormError, SearchForm, SearchPager } from './forms.js';
+import type { FieldProps, RefusedForm } from './fields.js';
+import { Filters, Form, SearchForm, SearchPager } from './forms.js';
 import { resolveMoments } from './moments.js';
 import type { OfferedPage } from './navigation.js';
 import { Page, sendPage, setPageHeaders } from './page.js';
@@ -158,12 +158,10 @@ export abstract class ResourcePages<
   private async renderNew(request: Request, refused?: RefusedForm): Promise<VNode> {
     const { address, noun, submit } = this.type;
     const fields = await this.offerKnown(request, this.listNewFields());
-    const filled = refused ? fillFields(fields, refused) : fields;
     return this.render(
       request,
       `New ${noun}`,
-      <Form session={getSession(request)} action={address} submit={submit} fields={filled}>
-        {refused && <FormError refused={refused} fields={fields} />}
+      <Form session={getSession(request)} action={address} submit={submit} fields={fields} refused={refused}>
         {await this.confirmations.renderProof(request, refused)}
       </Form>,
     );
@@ -235,9 +233,9 @@ export abstract class ResourcePages<
         action={`${address}/${id}/${action}`}
         submit={title}
         {...(resource.updated_at !== undefined && { seen: resource.updated_at })}
-        fields={refused ? fillFields(asked, refused) : asked}
+        fields={asked}
+        refused={refused}
       >
-        {refused && <FormError refused={refused} fields={asked} />}
         <p role="note">
           {effect} {use}
         </p>

@@ -5,8 +5,8 @@ import { refuseField } from '../foundation/problems/problems.js';
 import { ConsolePages } from './console-pages.js';
 import { getSession, keepForm, readFields, type Fields } from './console-requests.js';
 import { ReadsOnly } from './console.guard.js';
-import { fillFields, type RefusedForm } from './fields.js';
-import { Form, FormError } from './forms.js';
+import type { RefusedForm } from './fields.js';
+import { Form } from './forms.js';
 import { Page, sendPage } from './page.js';
 import { toAddress } from './addresses.js';
 import { isTimeZone, TIME_ZONE_COOKIE, UTC } from './moments.js';
@@ -29,13 +29,7 @@ export class TimeZonePage {
     return (
       <Page title="Time zone" session={session} at={ADDRESS}>
         {isChosen && <p role="status">Done: times are in {session.timeZone.replaceAll('_', ' ')}.</p>}
-        <Form
-          session={session}
-          action={ADDRESS}
-          submit="Use it"
-          fields={refused ? fillFields(fields, refused) : fields}
-        >
-          {refused && <FormError refused={refused} fields={fields} />}
+        <Form session={session} action={ADDRESS} submit="Use it" fields={fields} refused={refused}>
           <p>All pages show moments in it, in this browser. Downloads and the API stay in UTC.</p>
         </Form>
       </Page>

@@ -188,11 +188,7 @@ export class EventSubscriptionsAdminController {
     refusals: [problems.notFound],
     optionalBody: RewindEventsRequest,
   })
-  async rewindEvents(
-    @Req() request: Request,
-    @Param('service') service: string,
-    @Body() { to }: RewindEventsRequest,
-  ): Promise<void> {
+  async rewindEvents(@Req() request: Request, @Param('service') service: string, @Body() { to }: RewindEventsRequest) {
     await this.subscriptions.rewindSubscription(service, parseMoment(to) ?? null, toActor(request));
   }
 

@@ -143,10 +143,7 @@ export class HouseholdsAdminController {
     refusals: [problems.notFound],
     returns: AdminHouseholdMemberPageResponse,
   })
-  async listHouseholdMembers(
-    @Param('household_id') id: string,
-    @Query() query: PageQuery,
-  ): Promise<AdminHouseholdMemberPageResponse> {
+  async listHouseholdMembers(@Param('household_id') id: string, @Query() query: PageQuery) {
     const household = await this.households.findHousehold(id);
     return AdminHouseholdMemberPageResponse.from(await this.members.listMembers(household.id, toPageRequest(query)));
   }

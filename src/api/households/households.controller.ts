@@ -73,11 +73,7 @@ export class HouseholdsController {
     refusals: ACT_PROBLEMS,
     returns: HouseholdResponse,
   })
-  async renameOwnHousehold(
-    @Req() request: Request,
-    @Param('id') id: string,
-    @Body() { name }: HouseholdNameRequest,
-  ): Promise<HouseholdResponse> {
+  async renameOwnHousehold(@Req() request: Request, @Param('id') id: string, @Body() { name }: HouseholdNameRequest) {
     const caller = this.callers.toCaller(request);
     await this.households.renameHousehold(caller, id, name);
     return HouseholdResponse.from(await this.households.findOwnHousehold(caller.userId, id));

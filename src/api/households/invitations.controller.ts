@@ -66,11 +66,7 @@ export class InvitationsController {
     refusals: ADMIN_PROBLEMS,
     returns: InvitationPageResponse,
   })
-  async listInvitations(
-    @Req() request: Request,
-    @Param('id') id: string,
-    @Query() query: PageQuery,
-  ): Promise<InvitationPageResponse> {
+  async listInvitations(@Req() request: Request, @Param('id') id: string, @Query() query: PageQuery) {
     const household = await this.households.findOwnHousehold(this.callers.toCaller(request).userId, id);
     if (household.role !== 'admin') throw new ProblemException(problems.missingRole);
     const filter = { householdId: household.id, isOpen: false };
@@ -108,10 +104,7 @@ export class InvitationsController {
     ],
     returns: HouseholdResponse,
   })
-  async acceptInvitation(
-    @Req() request: Request,
-    @Body() { code }: AcceptInvitationRequest,
-  ): Promise<HouseholdResponse> {
+  async acceptInvitation(@Req() request: Request, @Body() { code }: AcceptInvitationRequest) {
     return HouseholdResponse.from(await this.invitations.acceptInvitation(this.callers.toCaller(request), code));
   }
 }

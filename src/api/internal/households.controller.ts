@@ -35,10 +35,7 @@ export class HouseholdsInternalController {
     refusals: [problems.notFound],
     returns: MemberOfHouseholdPageResponse,
   })
-  async listMembersOfHousehold(
-    @Param('id') id: string,
-    @Query() query: PageQuery,
-  ): Promise<MemberOfHouseholdPageResponse> {
+  async listMembersOfHousehold(@Param('id') id: string, @Query() query: PageQuery) {
     const household = await this.households.findHousehold(id);
     return MemberOfHouseholdPageResponse.from(await this.members.listMembers(household.id, toPageRequest(query)));
   }
