@@ -189,7 +189,7 @@ function auditOrder({ record }: Load, { name }: ConsumerProcess, { seals }: Comm
 function auditReceipts(
   { load: { record }, expected }: EventAudit,
   consumer: ConsumerProcess,
-  { receipts }: Committed,
+  { seals, receipts }: Committed,
   { firsts, resets }: Ledger,
 ): void {
   const service = toConsumingService(consumer);
@@ -201,7 +201,8 @@ function auditReceipts(
     const hasLaterAnswer = !expected.forgets && firsts[index + BATCH_SIZE]?.resets === before;
     const isAcknowledged = before === resets.length || hasLaterAnswer;
     const count = counts.get(id) ?? 0;
-    if (isAcknowledged && count === 0) record.addLostWrite(`${id}: acknowledged by ${service}, but without a receipt`);
+    if (isAcknowledged && seals.has(id) && count === 0)
+      record.addLostWrite(`${id}: acknowledged by ${service}, but without a receipt`);
     if (count > 1) record.addWrongVerdict(`${id}: ${count} receipts of ${service}`);
     counts.delete(id);
   }
