@@ -9,11 +9,12 @@ import { MAX_REQUEST_IDS } from '../domain/audit/counted-refusals.js';
 import { isId } from '../foundation/common/ids.js';
 import { redactSecrets } from '../foundation/common/redaction.js';
 import { SERVICE_NAME_FORMAT } from '../foundation/common/names.js';
-import { AdminApi } from './admin-api.js';
+import { AdminApi, type AdminRoutes } from './admin-api.js';
 import { ConsolePages } from './console-pages.js';
 import { ConsoleRefusalError, getSession, readFields, type Fields } from './console-requests.js';
 import { mapCredentialTypes } from './credential-types.js';
 import { readEvents, Timeline } from './audit.js';
+import type { FieldProps } from './fields.js';
 import { Moment } from './moments.js';
 import { Form } from './forms.js';
 import { Page, sendPage } from './page.js';
@@ -27,10 +28,13 @@ const ABOUT = {
   isRequired: true,
   hint: "The id of a node, app credential, user or request. Of a node's key: what stands before the colon.",
 };
-const ASKED = [
-  { label: 'Service that refused it (of a key)', name: 'service' },
-  { label: 'Address of the client (of a login)', name: 'address' },
-];
+const ABOUT_ID = {
+  ...ABOUT,
+  label: 'An id',
+  hint: "The id of a node, app credential or request. Of a node's key: what stands before the colon.",
+};
+const SERVICE = { label: 'Service that refused it (of a key)', name: 'service' };
+const CLIENT = { label: 'Address of the client (of a login)', name: 'address' };
 /** In X-API-Key, the node's id stands before the key. */
 const ID_BEFORE_KEY = /^([0-9a-f-]{36}):/i;
 
@@ -46,7 +50,7 @@ export class DiagnosisPage {
   }
 
   private send(request: Request, response: Response, asked: Fields, found: VNode | undefined): void {
-    const fields = [ABOUT, ...ASKED].map((field) => ({ ...field, value: asked[field.name] }));
+    const fields = listFields(this.api.bindTo(request)).map((field) => ({ ...field, value: asked[field.name] }));
     sendPage(
       response,
       <Page title="Explain" session={getSession(request)} at={ADDRESS} needs={['read', 'nodes', 'apps', 'users']}>
@@ -165,6 +169,17 @@ function refuseKeys(about: string, { address = '', service = '' }: Fields): void
     'It takes an id, an e-mail address or an address of a network, and the name of a service: no key and no code. If others can ' +
     'have seen a key, revoke it.';
   throw new ConsoleRefusalError(400, 'Neither an id nor an e-mail address', advice);
+}
+
+/** @returns the fields that the scopes of the operator can answer */
+function listFields(routes: AdminRoutes): FieldProps[] {
+  const mayExplainKeys = mapCredentialTypes(({ explain }) => explain?.(routes).isAllowed);
+  const mayExplainUsers = routes.explanations.explainUser.isAllowed;
+  return [
+    mayExplainUsers ? ABOUT : ABOUT_ID,
+    ...(mayExplainKeys.includes(true) ? [SERVICE] : []),
+    ...(mayExplainUsers ? [CLIENT] : []),
+  ];
 }
 
 interface AnswerProps {

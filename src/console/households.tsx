@@ -16,13 +16,12 @@ import { CodeTable, DeviceTable, People, PeopleTable, type OpenCode } from './ho
 import { ResourcePages } from './resource-pages.js';
 import type { Description } from './resource-types.js';
 import { Moment } from './moments.js';
-import { fillFields } from './fields.js';
+import { fillFields, type FieldProps, type RefusedForm } from './fields.js';
 import { Form, FormError } from './forms.js';
 import { sendPage, setPageHeaders } from './page.js';
 import { toAddress } from './addresses.js';
 import { listOtherFacts } from './properties.js';
 import type { Cells } from './tables.js';
-import type { RefusedForm } from './fields.js';
 
 /** The most members that a household can have, and the most devices and codes that a page shows. */
 const MAX_ROWS = '100';
@@ -131,6 +130,12 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
           ({ ...code, kind: 'enrolment', codeId: code.enrolment_id, whom: KEY_KINDS.node.toOwner(code) }) as const,
       ),
     ];
+  }
+
+  /** An operator who may not read users names a user by the id. */
+  protected override async offerKnown(request: Request, fields: readonly FieldProps[]) {
+    if (this.api.bindTo(request).users.searchUsers.isAllowed) return super.offerKnown(request, fields);
+    return fields.map((field) => (field.name === USER.name ? { ...field, label: 'Id of the user' } : field));
   }
 
   protected toCells({ members, active_admins, created_at }: AdminHouseholdResponse): Cells {

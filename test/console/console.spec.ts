@@ -2,6 +2,7 @@ import type { OpenAPIObject } from '@nestjs/swagger';
 import { ADMIN_KEY } from '../support/settings.js';
 import { CountedRefusals } from '../../src/domain/audit/counted-refusals.js';
 import { ConsoleSessions } from '../../src/console/console-sessions.js';
+import type { OperatorScope } from '../../src/foundation/common/names.js';
 import { recorded } from '../domain/audit/record.js';
 import { Browser, HOST } from '../support/console-browser.js';
 import { TestApp } from '../support/test-app.js';
@@ -531,6 +532,16 @@ describe('/console', () => {
           });
         }
       }
+    });
+
+    it.each<[OperatorScope, string[]]>([
+      ['nodes', ['about', 'service']],
+      ['apps', ['about', 'service']],
+      ['users', ['about', 'address']],
+      ['read', ['about', 'service', 'address']],
+    ])('asks an operator with the scope %s for %j', async (scope, names) => {
+      const { text } = await (await Browser.logIn(app, (await app.operator([scope])).key)).get('/console/explain');
+      expect([...text.matchAll(/<label for="field-(\w+)">/g)].map(([, name]) => name)).toEqual(names);
     });
 
     it('shows a new key with the variables that the services read it from', async () => {

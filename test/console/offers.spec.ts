@@ -22,14 +22,19 @@ function listLinks(page: string): string[] {
   return links.filter((address) => !/\.(csv|ndjson)/.test(address)).map((address) => address.replace(/[?#].*/, ''));
 }
 
-/** @returns the forms of a page, filled in as far as its hidden fields and the name that it asks for go */
+/** @returns the forms of a page, filled in with its hidden fields, the name that it asks for, and an e-mail address */
 function listForms(page: string): SentForm[] {
   const name = /<h1>[^<]*: ([^<]*)<\/h1>/.exec(page)?.[1] ?? '';
   const forms = page.matchAll(/<form method="post" action="([^"]*)"(.*?)<\/form>/gs);
   return [...forms]
     .map(([, action = '', content = '']) => {
       const hidden = content.matchAll(/<input type="hidden" name="(\w+)" value="([^"]*)"/g);
-      return { action, fields: { name, ...Object.fromEntries([...hidden].map(([, key, value]) => [key, value])) } };
+      const emails = content.matchAll(/<label for="field-(\w+)">[^<]*e-mail/gi);
+      const typed = Object.fromEntries([...emails].map(([, key]) => [key, 'nobody@example.org']));
+      return {
+        action,
+        fields: { ...typed, name, ...Object.fromEntries([...hidden].map(([, key, value]) => [key, value])) },
+      };
     })
     .filter(({ action }) => !FOR_ALL.includes(action));
 }
