@@ -53,7 +53,7 @@ interface Committed {
 export interface EventExpectations {
   /** Whether each of them is reset. */
   readonly resets: boolean;
-  /** The moment since which it is. */
+  /** Resets before this time (Unix ms) do not count. */
   readonly since?: number;
   /** Whether the database forgets what they were told. */
   readonly forgets: boolean;

@@ -15,8 +15,8 @@ const createdHousehold = z.object({ id: z.string() });
 const households = z.object({ households: z.array(z.object({ id: z.string(), role: z.string() })) });
 
 /**
- * A user lives in a household, of the own or that of an operator, who demotes the user, removes the user, and deletes the
- * household; each step is checked everywhere.
+ * A user lives in a household that the user or an operator made. The operator demotes the user, removes the user, and
+ * deletes the household; each step is checked everywhere.
  */
 export async function liveMember(load: Load): Promise<void> {
   const membership = await pickOne([joinHousehold, createHousehold])(load, pickOne(load.kept.sessions));

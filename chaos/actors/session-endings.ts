@@ -26,8 +26,9 @@ let chosen = 0;
 
 /** In turns, so that a short load has all of them. */
 export function chooseEnding(): Ending {
+  const ending = ENDINGS[chosen % ENDINGS.length] ?? logOut;
   chosen += 1;
-  return ENDINGS[chosen % ENDINGS.length] ?? logOut;
+  return ending;
 }
 
 async function logOut(load: Load, user: User, session: Session): Promise<void> {

@@ -23,7 +23,7 @@ import {
   RoleField,
 } from '../households/household.dto.js';
 
-/** Not by id: nodes name households, and their ids do not begin with a moment. */
+/** Not by id: those that nodes name are no UUIDv7, so their order is not that of creation. */
 const ORDERS = { created_at: 'createdAt' };
 
 class HouseholdsQuery extends PageQuery {

@@ -15,7 +15,7 @@ import {
 import { ApiHeader, ApiOkResponse, ApiOperation, type ApiResponseOptions } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { createRefusal, Doors, type RouteDemand } from '../../foundation/access/doors.js';
-import { DOORS, type Principal } from '../../foundation/access/principals.js';
+import { DOORS, requireHouseholds, type Principal } from '../../foundation/access/principals.js';
 import { InternalController, RequireWith } from '../../foundation/access/require.js';
 import { Declares, SCOPE_HEADER, TARGET_HEADER, type GatewayDoor } from '../../foundation/access/route-declarations.js';
 import { EXAMPLES, APP_SCOPE_FORMAT, SERVICE_NAME_FORMAT } from '../../foundation/common/names.js';
@@ -109,10 +109,11 @@ function toHeaders(principal: Principal): Record<string, string> {
       return { 'X-Auth-App-Id': appId, 'X-Auth-Caller': caller, ...(scopes && { 'X-Auth-Scopes': scopes.join(' ') }) };
     }
     case 'user': {
-      const { userId, sessionId, email, amr, households } = principal;
-      if (!households) throw new Error('The route does not declare that it names households');
+      const { userId, sessionId, email, amr } = principal;
       const identity = { 'X-Auth-User-Id': userId, 'X-Auth-Session-Id': sessionId, 'X-Auth-Email': email };
-      const ids = households.map(({ id }) => id).join(',');
+      const ids = requireHouseholds(principal)
+        .map(({ id }) => id)
+        .join(',');
       return { ...identity, 'X-Auth-Households': ids, ...toAmrHeader(amr) };
     }
     default:

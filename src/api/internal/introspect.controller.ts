@@ -13,7 +13,7 @@ import {
   ApiSecurity,
 } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { getPrincipal, type UserPrincipal } from '../../foundation/access/principals.js';
+import { getPrincipal, requireHouseholds, type UserPrincipal } from '../../foundation/access/principals.js';
 import { InternalController, RequireWith } from '../../foundation/access/require.js';
 import { Declares } from '../../foundation/access/route-declarations.js';
 import { ID } from '../../foundation/common/fields.js';
@@ -64,7 +64,7 @@ class ActiveTokenResponse {
   })
   auth_time!: number;
 
-  @HouseholdsField({ optional: true }) households?: readonly HouseholdOfUser[] | undefined;
+  @HouseholdsField({ optional: true }) households?: readonly HouseholdOfUser[];
 
   @ApiPropertyOptional({ type: String, description: 'of a delegated token: the service it is for', example: 'recipes' })
   aud?: string;
@@ -116,7 +116,7 @@ export class IntrospectController {
     const { caller } = getPrincipal(request, 'app');
     const principal = await this.authenticateUser(readIntrospectedToken(request.body as Buffer | undefined), caller);
     if (!principal) return { active: false };
-    const { userId, sessionId, email, amr, authenticatedAt, claims, delegation, households } = principal;
+    const { userId, sessionId, email, amr, authenticatedAt, claims, delegation } = principal;
     const { exp, iat, iss, jti } = claims;
     const token = { exp, iat, iss, jti, token_type: 'Bearer' as const };
     const authentication = { amr: [...amr], auth_time: Math.floor(authenticatedAt.getTime() / 1_000) };
@@ -126,7 +126,7 @@ export class IntrospectController {
       const scope = scopes.join(' ');
       return { ...identity, aud: caller, client_id: chain[0].appId, scope, act: toActResponse(chain) };
     }
-    return { ...identity, username: email, households };
+    return { ...identity, username: email, households: requireHouseholds(principal) };
   }
 
   /** Logs no refusal, because an inactive token is an answer to the caller and not an attempt at the user door. */
@@ -135,7 +135,7 @@ export class IntrospectController {
     try {
       return await (this.delegatedDoor.isDelegated(token)
         ? this.delegatedDoor.verifyDelegated(token, caller)
-        : this.door.verifyToken(token, true));
+        : this.door.verifyToken(token, { withHouseholds: true }));
     } catch (error) {
       if (error instanceof ProblemException && error.problem.status === 401) return undefined;
       throw error;

@@ -2,7 +2,7 @@ import { Post, Req } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { Freshness } from '../../domain/revocation/propagation.js';
-import { getPrincipal } from '../../foundation/access/principals.js';
+import { getPrincipal, requireHouseholds } from '../../foundation/access/principals.js';
 import { InternalController, RequireForwardedUser } from '../../foundation/access/require.js';
 import { ID } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
@@ -36,7 +36,7 @@ class ValidUserResponse {
   })
   amr!: string[];
 
-  @HouseholdsField({ optional: true }) households?: readonly HouseholdOfUser[] | undefined;
+  @HouseholdsField({ optional: true }) households?: readonly HouseholdOfUser[];
 
   @ApiPropertyOptional({
     type: String,
@@ -74,12 +74,15 @@ export class ValidateUserController {
     returns: ValidUserResponse,
   })
   validateUser(@Req() request: Request): ValidUserResponse {
-    const { userId, sessionId, email, amr, expiresAt, delegation, households } = getPrincipal(request, 'user');
+    const principal = getPrincipal(request, 'user');
+    const { userId, sessionId, email, amr, expiresAt, delegation } = principal;
     this.freshness.setHeaders(request, { expiresAt });
     const expires_at = expiresAt.toISOString();
     // One literal, because a spread takes 3 µs of every validation.
-    if (!delegation)
+    if (!delegation) {
+      const households = requireHouseholds(principal);
       return { valid: true, user_id: userId, session_id: sessionId, email, expires_at, amr: [...amr], households };
+    }
     const identity = { valid: true as const, user_id: userId, session_id: sessionId, expires_at, amr: [...amr] };
     const { scopes, chain } = delegation;
     return { ...identity, caller: chain[0].service, scopes: [...scopes], act: toActResponse(chain) };

@@ -25,10 +25,18 @@ export abstract class DeferredWrites<Batch extends readonly unknown[]> implement
   protected abstract putBack(unwritten: readonly Batch[]): void;
 
   onModuleInit(): void {
-    this.timer = setInterval(() => void this.flush(), FLUSH_INTERVAL_MS).unref();
+    this.start();
   }
 
   async onApplicationShutdown(): Promise<void> {
+    await this.stop();
+  }
+
+  start(): void {
+    this.timer = setInterval(() => void this.flush(), FLUSH_INTERVAL_MS).unref();
+  }
+
+  async stop(): Promise<void> {
     clearInterval(this.timer);
     await this.flush();
   }

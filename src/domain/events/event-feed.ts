@@ -39,7 +39,8 @@ const HOLD = `UPDATE event_subscriptions AS held SET consumer = $2, polled_at = 
   RETURNING types, seal::float8, number, generation, origin, ${ORIGIN} AS present,
     CASE WHEN $4::bigint = 0 THEN $6 = ''
       ELSE EXISTS (SELECT FROM audit_seals WHERE audit_seals.number = $4 AND ${SEAL_MARK} = $6)
-        OR (seal = $4 AND number = $5 AND seal < (SELECT min(audit_seals.number) FROM audit_seals)) END AS "isOfSeal",
+        OR (seal = $4 AND number = $5 AND origin = ${ORIGIN} AND seal < (SELECT min(audit_seals.number) FROM audit_seals))
+      END AS "isSealKnown",
     ${buildIsPurged('held.types', '$4', '$5')} AS "isPurged"`;
 /** `$1` to `$3` as for {@link HOLD}. A consumer that holds the subscription itself met a lock, which ends soon. */
 const FIND_HOLDER = `SELECT CASE WHEN consumer <> $2
@@ -106,7 +107,7 @@ interface Held extends EventPosition {
   readonly origin: string | null;
   readonly present: string;
   /** Whether the seal of the cursor is one of this history. */
-  readonly isOfSeal: boolean;
+  readonly isSealKnown: boolean;
   /** Whether a purge took events after the cursor. */
   readonly isPurged: boolean;
 }
@@ -218,6 +219,6 @@ function getStored(held: Held): EventPosition | undefined {
  * @returns where to read on; undefined when that is unknown
  */
 function judgeCursor(cursor: EventCursor | undefined, held: Held): EventPosition | undefined {
-  if (cursor?.origin !== held.present || !held.isOfSeal || held.isPurged) return undefined;
+  if (cursor?.origin !== held.present || !held.isSealKnown || held.isPurged) return undefined;
   return cursor.generation === held.generation ? cursor : getStored(held);
 }

@@ -72,19 +72,25 @@ const READ_LIVE_NODES = `SELECT id FROM nodes WHERE household_id = $1 AND ${isLi
  * The households that have no membership of an admin, with or without members. Both sides of the first join name their
  * order, so that PostgreSQL merges two indexes instead of hashing them; `LIMIT` keeps it from reading all members.
  */
-const SELECT_WITHOUT_ADMIN_ROLE = `SELECT id FROM (SELECT id FROM households ORDER BY id) AS household
+const selectWithoutAdminRole = (
+  member: 'IS NULL' | 'IS NOT NULL',
+): string => `SELECT id FROM (SELECT id FROM households ORDER BY id) AS household
   LEFT JOIN (SELECT household_id FROM household_members WHERE role = 'admin' ORDER BY household_id) AS admin
     ON admin.household_id = id
   LEFT JOIN LATERAL (SELECT household_id FROM household_members WHERE household_id = id LIMIT 1) AS member ON true
-  WHERE admin.household_id IS NULL AND member.household_id`;
-/** The second part begins at the disabled users, because they are few. */
+  WHERE admin.household_id IS NULL AND member.household_id ${member}`;
+/**
+ * Read once for each page, whatever its order, because it is an array. The second part begins at the disabled users,
+ * because they are few.
+ */
 const IS_WITHOUT_ADMIN = `id = ANY (ARRAY(
-  ${SELECT_WITHOUT_ADMIN_ROLE} IS NOT NULL
+  ${selectWithoutAdminRole('IS NOT NULL')}
   UNION SELECT household_id FROM household_members AS member JOIN users ON users.id = user_id
     WHERE role = 'admin' AND NOT is_active
       AND NOT EXISTS (SELECT FROM household_members JOIN users ON users.id = user_id
         WHERE household_id = member.household_id AND role = 'admin' AND is_active)))`;
-const IS_WITHOUT_MEMBERS = `id = ANY (ARRAY(${SELECT_WITHOUT_ADMIN_ROLE} IS NULL))`;
+/** A household without members has no admin either, and the index of admins leaves few households to look at. */
+const IS_WITHOUT_MEMBERS = `id = ANY (ARRAY(${selectWithoutAdminRole('IS NULL')}))`;
 
 /** To be called with the user locked. @throws {ProblemException} too_many_households */
 export async function refuseTooManyHouseholds(

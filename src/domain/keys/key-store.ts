@@ -67,7 +67,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
   }
 
   onModuleInit(): void {
-    this.verifier.lastUses.onModuleInit();
+    this.verifier.lastUses.start();
   }
 
   async onApplicationShutdown(): Promise<void> {

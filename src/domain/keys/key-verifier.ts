@@ -147,7 +147,7 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
   }
 
   async stop(): Promise<void> {
-    await this.lastUses.onApplicationShutdown();
+    await this.lastUses.stop();
     await this.refusals.flush();
   }
 }

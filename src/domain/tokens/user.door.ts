@@ -26,7 +26,7 @@ export class UserDoor {
    * @param withHouseholds as for {@link verifyClaims}
    * @throws {ProblemException} invalid_access_token
    */
-  async verifyToken(token: string, withHouseholds = false): Promise<UserPrincipal> {
+  async verifyToken(token: string, { withHouseholds = false } = {}): Promise<UserPrincipal> {
     const claims = await this.accessTokens.verifySignature(token);
     if (!claims) throw createRefusal('user', 'not_accepted');
     return this.verifyClaims(claims, withHouseholds);

@@ -64,7 +64,7 @@ export interface UserPrincipal {
   readonly claims: TokenClaims;
   /** Present when another service got the token on behalf of the user (RFC 8693). */
   readonly delegation?: Delegation;
-  /** Where the user lives, in the order of the ids; present where the caller asked for them. */
+  /** In the order of their ids; undefined unless the door was asked for them. */
   readonly households?: readonly Membership[] | undefined;
 }
 
@@ -72,6 +72,12 @@ export interface UserPrincipal {
 export interface Membership {
   readonly id: string;
   readonly role: HouseholdRole;
+}
+
+/** @throws {Error} when the door was not asked for them, because absent must not be taken for none */
+export function requireHouseholds({ households }: UserPrincipal): readonly Membership[] {
+  if (!households) throw new Error('The user door was not asked for households');
+  return households;
 }
 
 /** A service that passed the user on, and the pair (app credential) that allowed it. */

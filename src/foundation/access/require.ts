@@ -110,9 +110,11 @@ interface RouteDescription {
   readonly refusals?: readonly Problem[];
   readonly returns?: Type;
   readonly creates?: Type;
-  /** What a 204, or a 202, says. */
+  /** The description of the 204. */
   readonly done?: string;
+  /** The description of the 202 that replaces the 204. */
   readonly accepted?: string;
+  /** Of the answer that `returns` describes. */
   readonly headers?: ApiResponseOptions['headers'];
   /** The class of the body, if the client may leave the body out. */
   readonly optionalBody?: Type;
@@ -134,7 +136,7 @@ function Describes({ refusals = [], optionalBody, ...route }: RouteDescription):
   );
 }
 
-/** @param route undefined for a page of the console, which the API's document does not have */
+/** @param route undefined for a page of the console, and for a route that documents its answers itself (/health) */
 export const Public = (route?: RouteDescription) =>
   applyDecorators(
     ...(route ? [Describes(route)] : []),

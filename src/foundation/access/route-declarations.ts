@@ -32,7 +32,7 @@ export interface RouteDeclaration {
   readonly body: BodyKind;
   /** Other routes refuse these headers: if they ignored one, the caller would believe that it was checked. */
   readonly headers: readonly (typeof TARGET_HEADER | typeof SCOPE_HEADER)[];
-  /** Whether the answer names the households of the user, so that the user door reads them. */
+  /** Whether the user door reads the households of the user, because the answer names them. */
   readonly namesHouseholds: boolean;
   /** Which requests the request log contains. A refusal is also logged as a security event, whatever this says. */
   readonly logged: 'all' | 'failures' | 'none';

@@ -8,7 +8,7 @@ import { availableParallelism } from 'node:os';
 export const MAX_OVERLAP_HOURS = 8_760;
 export const DEFAULT_OVERLAP_HOURS = 24;
 
-/** Maximum number of digests in one call that identifies keys: the most list items that any body may have. */
+/** Maximum number of digests in one call that identifies keys; the command line sends more in several calls. */
 export const MAX_DIGESTS = 32;
 /** Maximum number of keys in one call that revokes leaked keys. */
 export const MAX_REVOKED_KEYS = 500;

@@ -236,7 +236,7 @@ const insertDeletion = (subject: string): string =>
   insertion(randomUUID(), 'now()', { event: `'user.deleted'`, subject: `'${subject}'` });
 
 const XID = '(SELECT xmin::text::bigint FROM audit_events WHERE audit_events.id = events.id)';
-/** Of the event at the position. */
+/** The transaction id of the last event up to the position; 0 without one. */
 const XID_OF_POSITION = `COALESCE((SELECT ${XID} FROM events WHERE (seal, number) <= ($2::bigint, $3::integer)
   ORDER BY seal DESC, number DESC LIMIT 1), 0)`;
 
