@@ -14,7 +14,7 @@ describe('platform-auth households', () => {
   const listIds = async (filter: string): Promise<string[]> =>
     (await cli.json<{ items: { id: string }[] }>(`households list ${filter}`)).items.map(({ id }) => id);
 
-  it('lists households by name, by member and without an admin, as a table and as JSON', async () => {
+  it('lists households by name, by member, without an admin and without members, as a table and as JSON', async () => {
     await home.rename(home.admin, 'Sea View').expect(200);
     const [other, { id, email }] = [await Home.of(app), home.admin.user];
     await cli.ok(`households set-role ${other.id} ${other.admin.user.id} member`);
@@ -24,6 +24,8 @@ describe('platform-auth households', () => {
     for (const filter of ['--search view', `--member ${email}`, `--member ${id}`])
       expect({ filter, ids: await listIds(filter) }).toEqual({ filter, ids: [home.id] });
     expect(await listIds('--without-admin')).toEqual([other.id]);
+    const { householdId } = await app.node();
+    expect(await listIds('--without-members')).toEqual([householdId]);
     expect(await cli.fails('households list --member nobody@example.org')).toContain('No account has the e-mail');
   });
 

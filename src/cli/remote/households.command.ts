@@ -45,7 +45,8 @@ function addList(households: Command): void {
     }))
     .option('--search <text>', 'only households whose name contains this')
     .option('--member <user>', 'only households of this user')
-    .option('--without-admin', 'only households with members, of whom none is an active admin');
+    .option('--without-admin', 'only households with members, of whom none is an active admin')
+    .option('--without-members', 'only households without members');
 }
 
 function addShow(households: Command): void {
