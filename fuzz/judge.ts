@@ -127,11 +127,13 @@ export class Judge {
     operation: Operation | undefined,
     { credentials: { verdict } }: Intent,
     text: string | undefined,
-    { target, body }: Wire,
+    { method, target, body }: Wire,
   ): string | undefined {
     const wronglyTrusted = operation && credentialsRefusal(operation, verdict);
     // A gateway passes on the query and the body of its own client, which the service does not read.
     if (wronglyTrusted !== undefined || operation?.isGateway) return wronglyTrusted;
+    // The answer to OPTIONS names the methods of a path, and nothing else of the request is read.
+    if (method === 'OPTIONS') return undefined;
     const [, search = ''] = /\?([^]*)$/.exec(target) ?? [];
     const parameters = [...new URLSearchParams(search).entries()];
     if (parameters.some(([name]) => PROTOTYPE_NAMES.test(name))) return 'accepted a parameter that reaches a prototype';

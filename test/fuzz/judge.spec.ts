@@ -91,6 +91,8 @@ describe('the judge of the fuzzer', () => {
     expect(verdictOn({ target: '/things/1?limit=2' })).toBeUndefined();
     expect(verdictOn({ status: 401 })).toBeUndefined();
     expect(verdictOn({ status: 404, target: '/nowhere' })).toBeUndefined();
+    const options = { method: 'OPTIONS', status: 204, headers: { allow: 'GET, OPTIONS' }, body: '' };
+    expect(verdictOn({ ...options, target: '/?__proto__=x' })).toBeUndefined();
   });
 
   it.each<[string, Exchange, RegExp]>([
