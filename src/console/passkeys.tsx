@@ -3,7 +3,7 @@ import { Get, Param, Post, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
 import { OperatorPasskeys, type PasskeyOwner } from '../domain/operators/operator-passkeys.service.js';
-import type { Passkey } from '../domain/webauthn/relying-party.js';
+import type { Passkey } from '../domain/webauthn/passkey-rows.js';
 import { toActor } from '../foundation/access/actor.js';
 import type { OperatorIdentity } from '../foundation/access/principals.js';
 import { LabelField } from '../foundation/common/fields.js';

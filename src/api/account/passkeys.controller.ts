@@ -8,12 +8,8 @@ import { HasListBelow, ID, LabelField, MOMENT } from '../../foundation/common/fi
 import { problems } from '../../foundation/problems/problems.js';
 import { Throttled } from '../../foundation/throttling/throttle.js';
 import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';
-import {
-  MAX_TRANSPORTS,
-  PasskeyCreationOptionsResponse,
-  PasskeyField,
-  type Passkey,
-} from '../../domain/webauthn/relying-party.js';
+import type { Passkey } from '../../domain/webauthn/passkey-rows.js';
+import { MAX_TRANSPORTS, PasskeyCreationOptionsResponse, PasskeyField } from '../../domain/webauthn/relying-party.js';
 import { ProofRequest } from './second-factor.dto.js';
 import { PasskeysService } from '../../domain/second-factors/passkeys.service.js';
 

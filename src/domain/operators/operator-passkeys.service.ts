@@ -20,15 +20,17 @@ import { Challenges } from '../challenges/challenges.js';
 import {
   buildCounterAdvance,
   buildKnownPasskeys,
-  createInvalidRegistration,
   insertPasskey,
+  PASSKEY_COLUMNS as COLUMNS,
+  type Passkey,
+} from '../webauthn/passkey-rows.js';
+import {
+  createInvalidRegistration,
   parseAuthentication,
   parseRegistration,
-  PASSKEY_COLUMNS as COLUMNS,
   readChallenge,
   RelyingParty,
   type KnownPasskey,
-  type Passkey,
   type PasskeyCreationOptionsResponse,
   type PasskeyRequestOptionsResponse,
   type StoredPasskey,

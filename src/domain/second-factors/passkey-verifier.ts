@@ -3,12 +3,8 @@ import { Injectable } from '@nestjs/common';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
 import { ACCOUNT_STATE, type AccountState } from '../passwords/password-verifier.js';
-import {
-  buildCounterAdvance,
-  RelyingParty,
-  type AuthenticationJson,
-  type StoredPasskey,
-} from '../webauthn/relying-party.js';
+import { buildCounterAdvance } from '../webauthn/passkey-rows.js';
+import { RelyingParty, type AuthenticationJson, type StoredPasskey } from '../webauthn/relying-party.js';
 import { RefusedProofError, type UseProof } from './second-factors.service.js';
 
 /** Reads the owner in the same snapshot, because a session begins only if that state has not changed. */

@@ -16,16 +16,13 @@ import { toPasswordContext } from './challenge-contexts.js';
 import { FactorChanges } from './factor-changes.js';
 import type { OwnProof } from './reauthentication.js';
 import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
+import { insertPasskey, PASSKEY_COLUMNS as COLUMNS, MAX_PASSKEYS, type Passkey } from '../webauthn/passkey-rows.js';
 import {
   createInvalidRegistration,
-  insertPasskey,
-  MAX_PASSKEYS,
   parseRegistration,
   PasskeyCreationOptionsResponse,
   readChallenge,
-  PASSKEY_COLUMNS as COLUMNS,
   RelyingParty,
-  type Passkey,
   type RegistrationJson,
 } from '../webauthn/relying-party.js';
 
@@ -51,8 +48,6 @@ const RENAME = withAuditEvent({
 });
 
 const REMOVE = 'DELETE FROM passkeys WHERE id = $1 AND user_id = $2 RETURNING id';
-
-const createInvalidPasskey = () => createInvalidRegistration('account');
 
 @Injectable()
 export class PasskeysService {
@@ -88,16 +83,16 @@ export class PasskeysService {
     const user = await this.factors.readUser(userId);
     const response = parseRegistration(answer);
     const verified = user && response && (await this.verifyRegistration(user, response));
-    if (!verified) throw createInvalidPasskey();
+    if (!verified) throw createInvalidRegistration('account');
     const { challenge, ...registered } = verified;
     const { transports } = response.response;
     const passkey = { ...registered, ownerId: userId, name, transports, now: this.clock.now() };
     const register = async (transaction: EntityManager) => {
-      if (!(await this.challenges.consumeChallenge(transaction, challenge))) throw createInvalidPasskey();
+      if (!(await this.challenges.consumeChallenge(transaction, challenge))) throw createInvalidRegistration('account');
       const result = await insertPasskey(transaction, { table: 'passkeys', statement: INSERT }, passkey);
       return { result, event: 'user.passkey.added', details: { passkey_id: result.id } } as const;
     };
-    return this.changes.commitChange(call, user, register, createInvalidPasskey);
+    return this.changes.commitChange(call, user, register, () => createInvalidRegistration('account'));
   }
 
   /** Lists the passkeys, the oldest first. */

@@ -19,7 +19,8 @@ import { Database, type Statement } from '../../foundation/database/database.js'
 import { NO_PASSWORD } from '../passwords/password-hasher.js';
 import { ACCOUNT_STATE, type AccountState } from '../passwords/password-verifier.js';
 import { UsersService } from '../users/users.service.js';
-import { buildKnownPasskeys, type KnownPasskey } from '../webauthn/relying-party.js';
+import { buildKnownPasskeys } from '../webauthn/passkey-rows.js';
+import type { KnownPasskey } from '../webauthn/relying-party.js';
 import { ProblemException, problems, type Problem } from '../../foundation/problems/problems.js';
 import { LoginThrottle, CodeThrottle } from '../../foundation/throttling/guess-throttles.js';
 import type { RateLimitBucket } from '../../foundation/throttling/rate-limit-buckets.js';
