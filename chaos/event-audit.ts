@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
-import { PUBLISHED_AUDIT_EVENTS, toEvents } from '../src/domain/events/event-types.js';
+import { PUBLISHED_AUDIT_EVENTS, toEvents, toSubjectKind } from '../src/domain/events/event-types.js';
 import type { PostgresServer } from '../tools/postgres-server.js';
+import type { Act } from './acts.js';
 import { now } from './client.js';
-import type { Act } from './ledger.js';
+import { findUntrueData, hasPromisedForm } from './event-data.js';
 import type { Load } from './load.js';
 import { toConsumingService, type ConsumerProcess, type ToldEvent } from './verifiers/consumer-process.js';
 
@@ -35,7 +37,7 @@ const unreadRows = z.tuple([z.object({ unread: z.int() })]);
 const receiptRows = z.array(z.object({ service: z.string(), deletion: z.string() }));
 
 /** An event of a committed act, as the audit log has it. */
-interface CommittedEvent extends Pick<Act, 'type' | 'subject'> {
+interface CommittedEvent extends Pick<Act, 'type' | 'subject' | 'data'> {
   /** As a service is told it. */
   readonly id: string;
   readonly time: number;
@@ -70,8 +72,8 @@ interface EventAudit {
 
 /**
  * Checks that each acknowledged act has exactly its events, and that each service was told each committed event at least
- * once, in the order of the seals, and nothing that was not committed. A reset stands for the acts before it, because the
- * service compares then; after a restore it also stands for what was told before.
+ * once, in the order of the seals, as its audit row has it, and nothing that was not committed. A reset stands for the acts
+ * before it, because the service compares then; after a restore it also stands for what was told before.
  * @returns the services that were reset against the expectation
  */
 export async function auditEvents(audited: EventAudit): Promise<string[]> {
@@ -88,7 +90,7 @@ async function readCommitted(postgres: PostgresServer, timeoutMs: number): Promi
   for (;;) {
     const events = auditRows
       .parse(await postgres.query(READ_AUDIT_LOG, [PUBLISHED_AUDIT_EVENTS]))
-      .flatMap((row) => toEvents(row).map(({ type }) => ({ ...row, id: `${row.id}:${type}`, type })));
+      .flatMap((row) => toEvents(row).map((event) => ({ ...row, id: `${row.id}:${event.type}`, ...event })));
     const seals = new Map(sealRows.parse(await postgres.query(READ_SEALS)).map(({ id, seal }) => [id, seal]));
     const [{ unread }] = unreadRows.parse(await postgres.query(COUNT_UNREAD));
     const isAllRead = unread === 0 && events.every(({ id }) => seals.has(id));
@@ -110,15 +112,17 @@ function describeAct({ type, subject }: Pick<Act, 'type' | 'subject'>): string {
 
 /** An act without a response may have its event or not. The seals keep the order of the acts on one subject. */
 function auditActs({ ledger, record }: Load, { events, seals }: Committed): void {
-  const idsByAct = groupByAct(events);
+  const eventsByAct = groupByAct(events);
   const sealsByAct = new Map<string, number[]>();
   for (const [what, acts] of groupByAct(ledger.acts)) {
-    const ids = (idsByAct.get(what) ?? []).map(({ id }) => id);
+    const audited = eventsByAct.get(what) ?? [];
+    const ids = audited.map(({ id }) => id);
     const acknowledged = acts.filter(({ isAcknowledged }) => isAcknowledged).length;
     if (ids.length < acknowledged)
       record.addLostWrite(`${what}: ${acknowledged} acknowledged, but ${ids.length} audited`);
-    if (ids.length > acts.length)
+    else if (ids.length > acts.length)
       record.addWrongVerdict(`${what}: ${acts.length} requested, but ${ids.length} audited`);
+    else for (const text of findUntrueData(acts, audited)) record.addWrongVerdict(`${what}: ${text}`);
     if (ids.length !== acknowledged || acknowledged !== acts.length) continue;
     sealsByAct.set(
       what,
@@ -142,6 +146,7 @@ function auditService(audited: EventAudit, consumer: ConsumerProcess, committed:
   const ids = new Set<string>();
   const firsts = told.filter(({ id }) => !ids.has(id) && ids.add(id));
   auditTold(audited, consumer, committed, { firsts, resets });
+  auditData(load, consumer, committed, told);
   auditOrder(load, consumer, committed, firsts);
   auditReceipts(audited, consumer, committed, { firsts, resets });
   const count = resets.filter((time) => time >= (expected.since ?? 0)).length;
@@ -169,8 +174,45 @@ function auditTold(
   for (const { id, subject, resets: before } of firsts) {
     const isForgotten = expected.forgets && before === 0;
     if (!known.has(id) && !isForgotten)
-      record.addWrongVerdict(`${id} of ${subject}: told to ${name}, but not committed`);
+      record.addWrongVerdict(`${id} of ${subject.id}: told to ${name}, but not committed`);
   }
+}
+
+/**
+ * Each event has what its audit row promises, also when it comes again, and never an address or a secret. The row of one
+ * that a restore forgot is gone.
+ */
+function auditData(
+  { ledger, record }: Load,
+  { name }: ConsumerProcess,
+  { events }: Committed,
+  told: readonly ToldEvent[],
+): void {
+  const promised = new Map(events.map((event) => [event.id, event]));
+  const wrong = new Set<string>();
+  for (const { id, type, time, subject, data } of told) {
+    const event = promised.get(id);
+    const what = `${id} of ${subject.id}: told to ${name}`;
+    const content = { type, subject, data };
+    if (event && !isDeepStrictEqual(content, describeContent(event)))
+      wrong.add(`${what} as ${JSON.stringify(content)}, but audited as ${JSON.stringify(describeContent(event))}`);
+    if (event && Math.abs(time - event.time) >= 1) wrong.add(`${what} with another time`);
+    if (!hasPromisedForm(type, data)) wrong.add(`${what} with other fields than its type has`);
+  }
+  const everything = JSON.stringify(told);
+  for (const [secret, owner] of ledger.secrets) {
+    // Most are nowhere, so all events are searched at once.
+    if (!everything.includes(secret)) continue;
+    for (const event of told)
+      if (JSON.stringify(event).includes(secret))
+        wrong.add(`${event.id} of ${event.subject.id}: told to ${name} with an address or a secret of ${owner}`);
+  }
+  for (const text of wrong) record.addWrongVerdict(text);
+}
+
+function describeContent({ type, subject: id, data }: CommittedEvent): Pick<ToldEvent, 'type' | 'subject' | 'data'> {
+  // JSON has no undefined.
+  return { type, subject: { kind: toSubjectKind(type), id }, data: JSON.parse(JSON.stringify(data)) as Act['data'] };
 }
 
 /** What comes again after a crash may be older. What comes first may not, because then a cursor had passed it. */
@@ -180,7 +222,7 @@ function auditOrder({ record }: Load, { name }: ConsumerProcess, { seals }: Comm
     const seal = seals.get(id);
     if (seal === undefined) continue;
     if (resets === last.resets && seal < last.seal)
-      record.addWrongVerdict(`${id} of ${subject}: told to ${name} in seal ${seal}, after seal ${last.seal}`);
+      record.addWrongVerdict(`${id} of ${subject.id}: told to ${name} in seal ${seal}, after seal ${last.seal}`);
     last = { seal, resets };
   }
 }

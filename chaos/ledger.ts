@@ -1,4 +1,4 @@
-import type { EventType } from '../src/domain/events/event-types.js';
+import { toActs, type Act, type Told } from './acts.js';
 import type { KeyKind } from './actors/key-kinds.js';
 import { now, type Period } from './client.js';
 
@@ -98,13 +98,6 @@ export interface Membership {
   readonly asAdmin: Life;
 }
 
-/** An act that services are told: one event of this type. */
-export interface Act {
-  readonly type: EventType;
-  readonly subject: string;
-  isAcknowledged: boolean;
-}
-
 /** Every write that was acknowledged, and every act that was requested. */
 export class Ledger {
   readonly credentials: Credential[] = [];
@@ -114,6 +107,8 @@ export class Ledger {
   readonly revoked: Credential[] = [];
   /** Those on one subject in the order in which they were done. */
   readonly acts: Act[] = [];
+  /** Addresses, passwords, keys and tokens, which no event may contain, with their owners. */
+  readonly secrets = new Map<string, string>();
 
   /** @returns a function that removes all later entries, for a database that was restored */
   mark(): () => void {
@@ -122,21 +117,26 @@ export class Ledger {
     return () => lists.forEach((list, index) => list.splice(lengths[index] ?? 0));
   }
 
-  /** Adds an acknowledged act with one event of each type. */
-  addActs(types: readonly EventType[], subject: string): void {
-    for (const type of types) this.acts.push({ type, subject, isAcknowledged: true });
+  /** Adds an acknowledged act. */
+  addActs(told: Told, subject: string): void {
+    this.acts.push(...toActs(told, subject, true));
   }
 
   /**
    * Adds an act before it is requested, because it may happen without a response.
    * @param request returns whether it was acknowledged
    */
-  async perform(types: readonly EventType[], subject: string, request: () => Promise<boolean>): Promise<boolean> {
-    const acts = types.map((type): Act => ({ type, subject, isAcknowledged: false }));
+  async perform(told: Told, subject: string, request: () => Promise<boolean>): Promise<boolean> {
+    const acts = toActs(told, subject, false);
     this.acts.push(...acts);
     const isAcknowledged = await request();
     for (const act of acts) act.isAcknowledged = isAcknowledged;
     return isAcknowledged;
+  }
+
+  /** @param owner names them in reports */
+  addSecrets(owner: string, ...texts: readonly string[]): void {
+    for (const text of texts) this.secrets.set(text, owner);
   }
 
   listSessions(user: User): Session[] {

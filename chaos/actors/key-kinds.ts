@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
-import type { EventType } from '../../src/domain/events/event-types.js';
+import type { EventData, Told } from '../acts.js';
 import type { Request } from '../client.js';
 
 /** As the service returned them. */
@@ -21,7 +21,7 @@ export interface KeyKind {
   /** Whether the old key outlives the first use of the new one. */
   readonly isShared: boolean;
   /** The body of a request that issues a key. */
-  readonly issue: () => object;
+  readonly issue: () => EventData;
   /**
    * Reads the response to a request that issued or rotated a key.
    * @throws when the response does not have its form
@@ -30,8 +30,11 @@ export interface KeyKind {
   readonly request: (id: string, key: string) => Request;
   /** A change of the credential after which its requests are refused, as after a revocation. */
   readonly restriction: object;
-  /** The types of the events that tell what is done to it. */
-  readonly told: Readonly<Record<'issued' | 'restricted' | 'revoked', readonly EventType[]>>;
+  /** The events that tell what is done to it. */
+  readonly told: Readonly<Record<'restricted' | 'revoked', Told>> & {
+    /** @param body of the request */
+    readonly issued: (body: EventData) => Told;
+  };
 }
 
 /** Requests of apps need this scope. */
@@ -54,7 +57,11 @@ const node: KeyKind = {
   },
   request: (id, key) => ({ path: '/internal/validate-node', headers: { 'X-API-Key': `${id}:${key}` } }),
   restriction: { targets: ['elsewhere'] },
-  told: { issued: ['node.registered'], restricted: ['node.changed'], revoked: ['node.revoked'] },
+  told: {
+    issued: (body) => ({ 'node.registered': body }),
+    restricted: { 'node.changed': {} },
+    revoked: { 'node.revoked': {} },
+  },
 };
 
 const app: KeyKind = {
@@ -74,7 +81,7 @@ const app: KeyKind = {
     headers: { 'X-Platform-App-Id': id, 'X-Platform-App-Key': key, 'X-Platform-Scope': SCOPE },
   }),
   restriction: { scopes: ['documents:read'] },
-  told: { issued: [], restricted: [], revoked: ['app.revoked'] },
+  told: { issued: () => ({}), restricted: {}, revoked: { 'app.revoked': {} } },
 };
 
 export const keyKinds = { node, app };

@@ -31,12 +31,13 @@ export async function liveKey(load: Load, kind: KeyKind): Promise<void> {
 
 /** @returns undefined when the request was not acknowledged */
 export async function issue(load: Load, kind: KeyKind): Promise<Credential | undefined> {
-  const answer = await load.askAsAdmin('POST', kind.path, kind.issue());
+  const body = kind.issue();
+  const answer = await load.askAsAdmin('POST', kind.path, body);
   if (!load.acknowledge('admin', `issuing a ${kind.name}`, answer, 201)) return undefined;
   const { id, key } = kind.read(answer.body);
-  const credential = { kind, id, key: makeKey(kind, id, key), isRevoked: false, keyIsDoubtful: false };
+  const credential = { kind, id, key: addKey(load, kind, { id, key }), isRevoked: false, keyIsDoubtful: false };
   load.ledger.credentials.push(credential);
-  load.ledger.addActs(kind.told.issued, id);
+  load.ledger.addActs(kind.told.issued(body), id);
   return credential;
 }
 
@@ -94,8 +95,14 @@ export async function rotateAtOnce(load: Load, credential: Credential): Promise<
   return old;
 }
 
-function makeKey(kind: KeyKind, id: string, text: string): Key {
-  return { text, life: new Life(), name: `${kind.name} ${id} (…${text.slice(-4)})` };
+function addKey(
+  { ledger }: Load,
+  kind: KeyKind,
+  { id, key: text }: { readonly id: string; readonly key: string },
+): Key {
+  const name = `${kind.name} ${id} (…${text.slice(-4)})`;
+  ledger.addSecrets(name, text);
+  return { text, life: new Life(), name };
 }
 
 /** Takes the target or the scope of every request away, which the judge counts as a revocation. */
@@ -160,7 +167,7 @@ async function requestRotation(load: Load, credential: Credential, overlapHours:
   const { kind, id, key } = credential;
   const answer = await load.askAsAdmin('POST', `${kind.path}/${id}/rotate`, { overlap_hours: overlapHours });
   if (!load.acknowledge('admin', `rotating ${key.name}`, answer, 200)) return false;
-  credential.key = makeKey(kind, id, kind.read(answer.body).key);
+  credential.key = addKey(load, kind, { id, key: kind.read(answer.body).key });
   return true;
 }
 

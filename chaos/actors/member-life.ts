@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import type { EventType } from '../../src/domain/events/event-types.js';
+import type { Told } from '../acts.js';
 import type { Answer } from '../client.js';
 import { bearerOf, Life, type Membership, type Session } from '../ledger.js';
 import type { Load } from '../load.js';
@@ -26,24 +26,26 @@ export async function liveMember(load: Load): Promise<void> {
   }
   await sleep(JOIN_LAG_MS);
   await judgeMembershipEverywhere(load, membership);
-  const { household } = membership;
-  const path = `/households/${household}/members/${membership.session.user.id}`;
+  const { household, session } = membership;
+  const path = `/households/${household}/members/${session.user.id}`;
+  const member = { user_id: session.user.id, role: 'member' };
   membership.asAdmin.markEnding();
   const attempt = (): Promise<Answer> => load.askAsAdmin('PATCH', path, { role: 'member' });
   const demoted = (): Promise<boolean> => load.insist('admin', `demoting in ${household}`, attempt, 200);
-  if (!(await load.ledger.perform(['household.member_changed'], household, demoted))) return;
+  if (!(await load.ledger.perform({ 'household.member_changed': member }, household, demoted))) return;
   membership.asAdmin.markEnded();
   await judgeMembershipEverywhere(load, membership);
   membership.asMember.markEnding();
-  if (!(await deleteAndTell(load, path, ['household.member_removed'], household))) return;
+  const removal = { 'household.member_removed': { ...member, reason: 'removed' } };
+  if (!(await deleteAndTell(load, path, removal, household))) return;
   membership.asMember.markEnded();
   await judgeMembershipEverywhere(load, membership);
-  await deleteAndTell(load, `/households/${household}?revoke_nodes=true`, ['household.deleted'], household);
+  await deleteAndTell(load, `/households/${household}?revoke_nodes=true`, { 'household.deleted': {} }, household);
 }
 
-function deleteAndTell(load: Load, path: string, types: readonly EventType[], household: string): Promise<boolean> {
+function deleteAndTell(load: Load, path: string, told: Told, household: string): Promise<boolean> {
   const deleted = () => load.insist('admin', `deleting ${path}`, () => load.deleteAsAdmin(path), 204);
-  return load.ledger.perform(types, household, deleted);
+  return load.ledger.perform(told, household, deleted);
 }
 
 /** @returns undefined when the request was not acknowledged */
@@ -57,7 +59,8 @@ async function createHousehold(load: Load, session: Session): Promise<Membership
   });
   if (!load.acknowledge('household', `creating a household of ${session.user.email}`, created, 201)) return undefined;
   const { id: household } = createdHousehold.parse(created.body);
-  load.ledger.addActs(['household.created', 'household.member_added'], household);
+  const member = { user_id: session.user.id, role: 'admin' };
+  load.ledger.addActs({ 'household.created': {}, 'household.member_added': member }, household);
   return { household, session, asMember: new Life(), asAdmin: new Life() };
 }
 
@@ -73,7 +76,7 @@ export async function joinHousehold(load: Load, session: Session): Promise<Membe
     const answer = await load.askAsAdmin('POST', `/households/${household}/members`, member);
     return load.acknowledge('admin', `joining ${household}`, answer, 201);
   };
-  if (!(await load.ledger.perform(['household.member_added'], household, joined))) return undefined;
+  if (!(await load.ledger.perform({ 'household.member_added': member }, household, joined))) return undefined;
   return { household, session, asMember: new Life(), asAdmin: new Life() };
 }
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { EventType } from '../../src/domain/events/event-types.js';
+import type { Told } from '../acts.js';
 import type { Answer } from '../client.js';
 import { bearerOf, Life, type Session, type User } from '../ledger.js';
 import type { Load } from '../load.js';
@@ -34,13 +34,17 @@ export function chooseEnding(): Ending {
 async function logOut(load: Load, user: User, session: Session): Promise<void> {
   const body = { refresh_token: session.refreshToken };
   const attempt = () => load.ask({ path: LOGOUT_PATH, body, from: user.from });
-  await end(load, user, { sessions: [session], route: 'logout', attempt });
+  await end(load, user, { sessions: [session], route: 'logout', attempt, told: tellLogout(session) });
+}
+
+function tellLogout({ id }: Session): Told {
+  return { 'session.ended': { reason: 'logout', count: 1, session_id: id } };
 }
 
 async function logOutByBearer(load: Load, user: User, session: Session): Promise<void> {
   const headers = bearerOf(session);
   const attempt = () => load.ask({ path: LOGOUT_PATH, headers, from: user.from });
-  await end(load, user, { sessions: [session], route: 'logout', attempt });
+  await end(load, user, { sessions: [session], route: 'logout', attempt, told: tellLogout(session) });
 }
 
 async function endByAdmin(load: Load, user: User): Promise<void> {
@@ -49,7 +53,7 @@ async function endByAdmin(load: Load, user: User): Promise<void> {
     attempts += 1;
     return load.askAsAdmin('DELETE', `/users/${user.id}/sessions`);
   };
-  await end(load, user, { route: 'admin', attempt });
+  await end(load, user, { route: 'admin', attempt, told: { 'session.ended': { reason: 'admin' } } });
   // An attempt without a response may still end a later session, so this user starts none.
   if (attempts > 1) user.isDoubtful = true;
 }
@@ -62,7 +66,7 @@ async function disable(load: Load, user: User): Promise<void> {
     attempts += 1;
     return load.askAsAdmin('PATCH', `/users/${user.id}`, { is_active: false });
   };
-  const told = ['user.disabled', 'session.ended'] as const;
+  const told = { 'user.disabled': {}, 'session.ended': { reason: 'disabled' } };
   if (!(await end(load, user, { route: 'admin', attempt, expected: 200, told }))) return;
   user.life.markEnded();
   user.isActive = false;
@@ -73,19 +77,20 @@ async function disable(load: Load, user: User): Promise<void> {
     const answer = await load.askAsAdmin('PATCH', `/users/${user.id}`, { is_active: true });
     return load.acknowledge('admin', `enabling ${user.email}`, answer, 200);
   };
-  if (!(await load.ledger.perform(['user.enabled'], user.id, enabled))) return;
+  if (!(await load.ledger.perform({ 'user.enabled': {} }, user.id, enabled))) return;
   Object.assign(user, { life: new Life(), isActive: true, isDoubtful: false });
   await logIn(load, user);
 }
 
 async function moveByAdmin(load: Load, user: User): Promise<void> {
   const email = `${randomUUID()}@example.org`;
+  load.ledger.addSecrets(`user ${user.id}`, email);
   let attempts = 0;
   const attempt = (): Promise<Answer> => {
     attempts += 1;
     return load.askAsAdmin('PATCH', `/users/${user.id}`, { email });
   };
-  const told = ['user.email_changed', 'session.ended'] as const;
+  const told = { 'user.email_changed': {}, 'session.ended': { reason: 'admin' } };
   if (!(await end(load, user, { route: 'admin', attempt, expected: 200, told }))) return;
   user.email = email;
   // An attempt without a response may still undo a later move.
@@ -99,11 +104,13 @@ async function changePassword(load: Load, user: User): Promise<void> {
   if (!kept) return;
   for (const { life } of ended) life.markEnding();
   const body = { current_password: user.password, new_password: `${user.password}!` };
+  load.ledger.addSecrets(`user ${user.id}`, body.new_password);
   const changed = async (): Promise<boolean> => {
     const answer = await load.ask({ path: PASSWORD_PATH, headers: bearerOf(kept), body, from: user.from });
     return load.acknowledge('account', `a new password of ${user.email}`, answer, 204);
   };
-  if (!(await load.ledger.perform(['user.credentials_changed', 'session.ended'], user.id, changed))) {
+  const told = { 'user.credentials_changed': { what: 'password' }, 'session.ended': { reason: 'password_changed' } };
+  if (!(await load.ledger.perform(told, user.id, changed))) {
     user.isDoubtful = true;
     return;
   }
@@ -115,7 +122,7 @@ export async function deleteByAdmin(load: Load, user: User): Promise<void> {
   user.life.markEnding();
   Object.assign(user, { isDoubtful: true, deletion: 'requested' });
   const attempt = (): Promise<Answer> => load.deleteAsAdmin(`/users/${user.id}`);
-  const told = ['user.deleted', 'session.ended'] as const;
+  const told = { 'user.deleted': {}, 'session.ended': { reason: 'deleted' } };
   if (!(await end(load, user, { route: 'admin', attempt, told }))) return;
   user.life.markEnded();
   user.deletion = 'acknowledged';
@@ -129,15 +136,14 @@ interface EndRequest {
   readonly attempt: () => Promise<Answer>;
   /** The status of an acknowledgement; by default 204. */
   readonly expected?: number;
-  /** The types of the events that tell it; by default that the sessions ended. */
-  readonly told?: readonly EventType[];
+  readonly told: Told;
 }
 
 /** Ends sessions, and checks them everywhere. @returns whether it was acknowledged */
 async function end(
   load: Load,
   user: User,
-  { sessions = load.ledger.listSessions(user), route, attempt, expected = 204, told = ['session.ended'] }: EndRequest,
+  { sessions = load.ledger.listSessions(user), route, attempt, expected = 204, told }: EndRequest,
 ): Promise<boolean> {
   for (const { life } of sessions) life.markEnding();
   const what = `ending session ${sessions.map(({ id }) => id).join(' and ')}`;

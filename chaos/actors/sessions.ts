@@ -30,6 +30,7 @@ export async function logIn(load: Load, user: User): Promise<Session | undefined
   const id = readSessionId(tokens.accessToken);
   const session = { id, user, ...tokens, generation: 0, life: new Life(), isDoubtful: false };
   load.ledger.sessions.push(session);
+  load.ledger.addSecrets(`session ${id}`, tokens.accessToken, tokens.refreshToken);
   return session;
 }
 
@@ -77,6 +78,7 @@ export async function refresh(load: Load, session: Session): Promise<void> {
   // again.
   if (answers.some(mayStillHappen)) session.isDoubtful = true;
   else Object.assign(session, successor, { generation: session.generation + 1 });
+  load.ledger.addSecrets(`session ${session.id}`, successor.accessToken, successor.refreshToken);
 }
 
 export function meOf(session: Session): LoadRequest {

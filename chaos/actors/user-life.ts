@@ -37,7 +37,8 @@ async function register(load: Load): Promise<User | undefined> {
   const { id } = registered.parse(answer.body);
   const user = { ...person, id, from, life: new Life(), isActive: true, isDoubtful: false };
   load.ledger.users.push(user);
-  load.ledger.addActs(['user.registered'], id);
+  load.ledger.addSecrets(`user ${id}`, person.email, person.password);
+  load.ledger.addActs({ 'user.registered': {} }, id);
   return user;
 }
 

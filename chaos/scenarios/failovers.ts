@@ -161,7 +161,7 @@ async function replay(stage: Stage, command: readonly string[], { credentials, s
     credential.isRevoked = true;
     await validateEverywhere(load, credential);
   }
-  load.ledger.addActs(['user.deleted', 'session.ended'], session.user.id);
+  load.ledger.addActs({ 'user.deleted': {}, 'session.ended': { reason: 'deleted' } }, session.user.id);
   await meEverywhere(load, session);
 }
 

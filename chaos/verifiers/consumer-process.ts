@@ -2,6 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
 import type { Cleanup } from '../../tools/cleanup.js';
 import type { VerifierProgram } from './programs.js';
 
@@ -14,10 +15,17 @@ export function toConsumingService({ name }: Pick<VerifierProgram, 'name'>): str
   return `events-${name}`;
 }
 
-export interface ToldEvent {
-  /** Of the event: the id of the row in the audit log, and the type. */
-  readonly id: string;
-  readonly subject: string;
+const toldEvent = z.object({
+  /** The id of the row in the audit log, and the type. */
+  id: z.string(),
+  type: z.string(),
+  time: z.string().transform(Date.parse),
+  subject: z.object({ kind: z.string(), id: z.string() }),
+  data: z.record(z.string(), z.unknown()),
+});
+const entry = z.union([z.object({ reset: z.number() }), toldEvent]);
+
+export interface ToldEvent extends z.output<typeof toldEvent> {
   /** How many resets the ledger has before it. */
   readonly resets: number;
 }
@@ -52,10 +60,11 @@ export class ConsumerProcess {
   /** The ledger. Resets have the time at which the service began to compare. */
   readLedger(): { told: ToldEvent[]; resets: number[] } {
     const [told, resets]: [ToldEvent[], number[]] = [[], []];
-    for (const line of existsSync(this.path) ? readFileSync(this.path, 'utf8').split('\n') : []) {
-      const [id = '', subject = ''] = line.split(' ');
-      if (id === 'reset') resets.push(Number(subject));
-      else if (id !== '') told.push({ id, subject, resets: resets.length });
+    const text = existsSync(this.path) ? readFileSync(this.path, 'utf8') : '';
+    for (const line of text.split('\n').filter((one) => one !== '')) {
+      const one = entry.parse(JSON.parse(line));
+      if ('reset' in one) resets.push(one.reset);
+      else told.push({ ...one, resets: resets.length });
     }
     return { told, resets };
   }

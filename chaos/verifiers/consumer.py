@@ -1,11 +1,14 @@
 """What consumer.ts does, with the Python verifier."""
 
 import asyncio
+import dataclasses
+import json
 import logging
 import os
 import random
 import sys
 import time
+from typing import Any
 
 from platform_auth import PlatformEvent, Verifier
 
@@ -22,16 +25,16 @@ def maybe_stop() -> None:
         os._exit(_STOP_CODE)
 
 
-def append(line: str) -> None:
+def append(entry: dict[str, Any]) -> None:
     with open(sys.argv[1], "a", encoding="utf-8") as ledger:
-        ledger.write(f"{line}\n")
+        ledger.write(f"{json.dumps(entry)}\n")
 
 
 def act(event: PlatformEvent) -> None:
     maybe_stop()
     if random.random() < _STOP_PROBABILITY:
         raise NotActedOn
-    append(f"{event.id} {event.subject.id}")
+    append(dataclasses.asdict(event) | {"time": event.time.isoformat()})
     maybe_stop()
 
 
@@ -39,7 +42,7 @@ async def consume() -> None:
     verifier = Verifier.from_environment()
     while True:
         try:
-            async for event in verifier.events(on_reset=lambda: append(f"reset {time.time_ns() // 1_000_000}")):
+            async for event in verifier.events(on_reset=lambda: append({"reset": time.time_ns() // 1_000_000})):
                 act(event)
         except NotActedOn:
             pass
