@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { mayStillHappen, send, type Answer, type Request } from './client.js';
+import { mayStillHappen, now, send, type Answer, type Request } from './client.js';
 import type { Kept, Key, Ledger, Life } from './ledger.js';
 import { pickOne } from './random.js';
 import { LoadRecord, type Route } from './record.js';
@@ -14,11 +14,21 @@ const THINK_TIME_MS = 20;
 const RETRY_INTERVAL_MS = 100;
 const IDLE_POLL_INTERVAL_MS = 10;
 const START_INTERVAL_MS = 10;
+/** The longest that the load waits without a right answer, far more than the bound of any fault. */
+const MAX_SILENCE_MS = 120_000;
 const OPERATOR = '10.0.0.1';
 /** 403 is a verdict: the key is valid but lacks the scope. */
 const VERDICTS: readonly Answer['status'][] = [200, 401, 403];
 
 const problem = z.object({ code: z.string() });
+
+export class LoadGivenUpError extends Error {
+  override readonly name = 'LoadGivenUpError';
+
+  constructor() {
+    super(`No request got a right answer for ${MAX_SILENCE_MS / 1_000} s, so the load ended: are the replicas alive?`);
+  }
+}
 
 export interface LoadRequest extends Request {
   /** The client's address; by default the operator's. */
@@ -57,6 +67,7 @@ export class Load {
   private running: readonly Promise<void>[] = [];
   private resumed: Promise<void> | undefined;
   private idle = 0;
+  private hasGivenUp = false;
 
   constructor(
     private readonly setting: LoadSetting,
@@ -83,21 +94,29 @@ export class Load {
   /**
    * Resolves when every actor has finished its script.
    * @returns a function that lets them continue
+   * @throws {LoadGivenUpError}
    */
   async pause(): Promise<() => void> {
     let resume = (): void => undefined;
     this.resumed = new Promise((resolve) => (resume = resolve));
-    while (this.idle < this.running.length) await sleep(IDLE_POLL_INTERVAL_MS);
+    const startedAt = now();
+    while (this.idle < this.running.length) {
+      this.giveUpAfterSilence(startedAt);
+      if (this.hasGivenUp) throw new LoadGivenUpError();
+      await sleep(IDLE_POLL_INTERVAL_MS);
+    }
     return () => {
       this.resumed = undefined;
       resume();
     };
   }
 
+  /** @throws {LoadGivenUpError} */
   async stop(): Promise<void> {
     this.isOver = true;
     await Promise.all(this.running);
     this.record.end();
+    if (this.hasGivenUp) throw new LoadGivenUpError();
   }
 
   think(ms = THINK_TIME_MS): Promise<void> {
@@ -175,8 +194,10 @@ export class Load {
    * @returns false when the load ended before
    */
   async insist(route: Route, what: string, attempt: () => Promise<Answer>, expected: number): Promise<boolean> {
+    const startedAt = now();
     while (!this.isOver) {
       if (this.acknowledge(route, what, await attempt(), expected)) return true;
+      this.giveUpAfterSilence(startedAt);
       await sleep(RETRY_INTERVAL_MS);
     }
     return false;
@@ -190,6 +211,13 @@ export class Load {
     if (objection === undefined) this.record.addRight(route, answer);
     else this.record.addWrongVerdict(`${route} of ${what}: ${objection}`);
     return answer.status === 200;
+  }
+
+  /** Ends the load when a wait has lasted too long, because no replica may be alive any more. */
+  private giveUpAfterSilence(waitsSince: number): void {
+    if (now() - Math.max(waitsSince, this.record.lastRightAt) < MAX_SILENCE_MS) return;
+    this.hasGivenUp = true;
+    this.isOver = true;
   }
 
   private createRecord(): LoadRecord {

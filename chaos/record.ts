@@ -150,6 +150,11 @@ export class LoadRecord {
     return Math.round(moment - this.startedAt);
   }
 
+  /** The end of the last correct response; before the first one, the start of the load. */
+  get lastRightAt(): number {
+    return Math.max(...this.routes.map(({ lastAt }) => lastAt));
+  }
+
   get routeNames(): readonly HotRoute[] {
     return this.routes.map(({ name }) => name);
   }
