@@ -56,7 +56,7 @@ export const connectionsCut: Scenario = {
   title: `all connections to the database cut, ${CUTS} times in ${(CUTS * CUT_INTERVAL_MS) / 1_000} s`,
   bounds: { errors: ['503', 'balancer 503'], silenceMs: 4_000, slowestMs: 6_000, backMs: 2_000 },
   async run(stage) {
-    await stage.begin();
+    await stage.begin({ consumers: true });
     await stage.rest();
     for (let cut = 0; cut < CUTS; cut += 1) {
       stage.world.proxy.cut();
