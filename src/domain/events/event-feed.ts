@@ -6,6 +6,7 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
+import { Database } from '../../foundation/database/database.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { AuditLog } from '../audit/audit-log.js';
@@ -32,7 +33,9 @@ const buildIsPurged = (types: string, seal: `$${number}`, number: `$${number}`):
  * number and mark of the cursor that it hands back. The stored position needs no proof once its seal was folded. Skips a
  * locked row, because polls that wait for a lock would keep their connections and exhaust the pool.
  */
-const HOLD = `UPDATE event_subscriptions AS held SET consumer = $2, polled_at = clock_timestamp()
+const HOLD = {
+  name: 'events_hold',
+  text: `UPDATE event_subscriptions AS held SET consumer = $2, polled_at = clock_timestamp()
   WHERE service = (SELECT service FROM event_subscriptions WHERE service = $1
     AND (consumer IS NULL OR consumer = $2 OR polled_at < clock_timestamp() - make_interval(secs => $3))
     FOR UPDATE SKIP LOCKED)
@@ -41,7 +44,8 @@ const HOLD = `UPDATE event_subscriptions AS held SET consumer = $2, polled_at = 
       ELSE EXISTS (SELECT FROM audit_seals WHERE audit_seals.number = $4 AND ${SEAL_MARK} = $6)
         OR (seal = $4 AND number = $5 AND origin = ${ORIGIN} AND seal < (SELECT min(audit_seals.number) FROM audit_seals))
       END AS "isSealKnown",
-    ${buildIsPurged('held.types', '$4', '$5')} AS "isPurged"`;
+    ${buildIsPurged('held.types', '$4', '$5')} AS "isPurged"`,
+};
 /** `$1` to `$3` as for {@link HOLD}. A consumer that holds the subscription itself met a lock, which ends soon. */
 const FIND_HOLDER = `SELECT CASE WHEN consumer <> $2
     THEN ceil($3 - extract(epoch FROM clock_timestamp() - polled_at))::integer ELSE 1 END AS seconds
@@ -49,20 +53,32 @@ const FIND_HOLDER = `SELECT CASE WHEN consumer <> $2
 /**
  * `$1`: types, `$2` and `$3`: position, `$4`: limit. One statement, so that a purge between its parts cannot hide
  * events. Each type reads its own part of the index. It is no equation, because PostgreSQL then drops the type from the
- * order, and may pass over the events of all other types by the primary key: seconds after a month of logins.
+ * order, and may pass over the events of all other types by the primary key: seconds after a month of logins. It has no
+ * name, because a prepared plan would not know how few events are read.
  */
 const READ = `SELECT ${buildIsPurged('$1', '$2', '$3')} AS "isPurged", copied.seal::float8 AS copied,
     COALESCE((SELECT ${SEAL_MARK} FROM audit_seals WHERE number = copied.seal), '') AS "copiedMark",
-    COALESCE((SELECT jsonb_agg(to_jsonb(next) ORDER BY next.seal, next.number) FROM (
-      SELECT found.*, ${SEAL_MARK} AS mark FROM unnest($1::text[]) AS wanted (type)
+    COALESCE((SELECT json_agg(json_build_object('seal', next.seal, 'number', next.number, 'id', next.id, 'type', next.type,
+        'time', next.time, 'subject', next.subject, 'data', next.data, 'mark', ${SEAL_MARK})
+        ORDER BY next.seal, next.number) FROM (
+      SELECT found.* FROM unnest($1::text[]) AS wanted (type)
       CROSS JOIN LATERAL (
         SELECT seal, number, id, type, time, subject, data FROM events
         WHERE (type, seal, number) > (wanted.type, $2, $3) AND type <= wanted.type ORDER BY type, seal, number LIMIT $4) AS found
-      JOIN audit_seals ON audit_seals.number = found.seal
-      ORDER BY found.seal, found.number LIMIT $4) AS next), '[]') AS events
+      ORDER BY found.seal, found.number LIMIT $4) AS next
+    JOIN audit_seals ON audit_seals.number = next.seal), '[]') AS events
   FROM event_position AS copied`;
-const MOVE = `UPDATE event_subscriptions SET seal = $2, number = $3, origin = $4, updated_at = clock_timestamp()
-  WHERE service = $1`;
+/**
+ * `$1`: service, `$2` to `$4`: seal, number and origin of the cursor, `$5` and `$6`: the generation and the
+ * consumer for which it was judged. Never moves back, also beside another poll of the consumer; positions of another
+ * history cannot be compared.
+ */
+const MOVE = {
+  name: 'events_move',
+  text: `UPDATE event_subscriptions SET seal = $2, number = $3, origin = $4, updated_at = clock_timestamp()
+    WHERE service = $1 AND generation = $5 AND consumer = $6
+      AND (origin IS DISTINCT FROM $4 OR (seal, number) < ($2, $3))`,
+};
 /** The deletions between two positions of which the service has no receipt yet, as it has after a rewind. */
 const UNRECEIPTED = `SELECT id, subject FROM events
   WHERE type = 'user.deleted' AND (seal, number) > ($2::bigint, $3::integer) AND (seal, number) <= ($4::bigint, $5::integer)
@@ -120,12 +136,16 @@ interface Read {
 }
 
 /** What one read found, and what a poll that waits must know to read again. */
-type ReadResult =
-  { readonly batch: Batch; readonly types: readonly EventType[]; readonly copied: number } | ProblemException;
+interface ReadResult {
+  readonly batch: Batch;
+  readonly types: readonly EventType[];
+  readonly copied: number;
+}
 
 @Injectable()
 export class EventFeed {
   constructor(
+    private readonly database: Database,
     private readonly dataSource: DataSource,
     private readonly waits: EventWaits,
     private readonly audit: AuditLog,
@@ -147,23 +167,17 @@ export class EventFeed {
     return (await this.readOnce(poll)).batch;
   }
 
-  private async readOnce(poll: Poll): Promise<Exclude<ReadResult, ProblemException>> {
-    const result = await this.dataSource.transaction((transaction) => this.readWithin(transaction, poll));
-    if (result instanceof ProblemException) throw result;
-    return result;
-  }
-
-  private async readWithin(transaction: EntityManager, poll: Poll): Promise<ReadResult> {
+  /** Without a transaction around it: what a statement finds changed since the one before, it judges again. */
+  private async readOnce(poll: Poll): Promise<ReadResult> {
     const { service, consumer, after, limit } = poll;
     const cursor = after === undefined ? undefined : parseEventCursor(after);
     const hold = [service, consumer, this.environment.eventHoldSeconds];
-    const asked = [...hold, cursor?.seal, cursor?.number, cursor?.mark];
-    const [[held]] = await transaction.query<[Held[], number]>(HOLD, asked);
-    if (!held) return findRefusal(transaction, hold);
+    const held = await this.database.row<Held>(HOLD, [...hold, cursor?.seal, cursor?.number, cursor?.mark]);
+    if (!held) throw await this.findRefusal(hold);
     const from = after === undefined ? getStored(held) : judgeCursor(cursor, held);
-    if (from !== undefined && from === cursor) await this.acknowledge(transaction, poll, held, cursor);
+    if (from !== undefined && from === cursor) await this.acknowledge(poll, held, cursor);
     const { seal, number } = from ?? held;
-    const [read] = await transaction.query<Read[]>(READ, [held.types, seal, number, limit + 1]);
+    const [read] = await this.dataSource.query<Read[]>(READ, [held.types, seal, number, limit + 1]);
     if (!read) throw new Error('event_position has no row');
     const { types, generation, present: origin } = held;
     const { copied } = read;
@@ -178,14 +192,25 @@ export class EventFeed {
     return { batch: { events, hasMore: read.events.length > limit, resetCursor: undefined }, types, copied };
   }
 
+  private async findRefusal(hold: readonly unknown[]): Promise<ProblemException> {
+    const [holder] = await this.dataSource.query<{ seconds: number }[]>(FIND_HOLDER, [...hold]);
+    if (!holder) return new ProblemException(problems.notSubscribed);
+    const headers = { 'Retry-After': String(Math.max(1, holder.seconds)) };
+    return new ProblemException(problems.eventsBusy, { headers });
+  }
+
   /** Moves the position to a cursor that was judged valid, but never back. */
-  private async acknowledge(transaction: EntityManager, poll: Poll, held: Held, cursor: EventCursor): Promise<void> {
+  private async acknowledge(poll: Poll, held: Held, cursor: EventCursor): Promise<void> {
     const stored = getStored(held);
     if (stored && !isAfter(cursor, stored)) return;
-    const { service } = poll;
-    const isDelivered = !cursor.isReset && stored !== undefined && held.types.includes('user.deleted');
-    if (isDelivered) await this.recordReceipts(transaction, poll, held, cursor);
-    await transaction.query(MOVE, [service, cursor.seal, cursor.number, held.present]);
+    const { seal, number } = cursor;
+    const move = [poll.service, seal, number, held.present, held.generation, poll.consumer];
+    if (stored && !cursor.isReset && held.types.includes('user.deleted'))
+      await this.dataSource.transaction(async (transaction) => {
+        const [, moved] = await transaction.query<[unknown, number]>(MOVE.text, move);
+        if (moved > 0) await this.recordReceipts(transaction, poll, stored, cursor);
+      });
+    else await this.database.rows(MOVE, move);
   }
 
   private async recordReceipts(
@@ -200,12 +225,6 @@ export class EventFeed {
       await this.audit.record(transaction, { event: 'user.deletion.acknowledged', actor, subject, details });
     }
   }
-}
-
-async function findRefusal(transaction: EntityManager, hold: readonly unknown[]): Promise<ProblemException> {
-  const [holder] = await transaction.query<{ seconds: number }[]>(FIND_HOLDER, [...hold]);
-  if (!holder) return new ProblemException(problems.notSubscribed);
-  return new ProblemException(problems.eventsBusy, { headers: { 'Retry-After': String(Math.max(1, holder.seconds)) } });
 }
 
 /** The position of another history may be restored together with it, so it is judged like a cursor. */

@@ -1,4 +1,4 @@
-import { EntityManager } from 'typeorm';
+import { DataSource } from 'typeorm';
 import { MEASURE_LAG } from '../../../src/domain/events/event-lag.js';
 import { PurgeJob } from '../../../src/domain/maintenance/jobs.js';
 import { EventWaits } from '../../../src/domain/events/event-waits.js';
@@ -54,9 +54,9 @@ describe('POST /internal/events', () => {
     await query(`INSERT INTO events (seal, number, id, type, time, subject, data)
       SELECT i / 5, 1000 + i % 5, gen_random_uuid(), 'planted', now(), 'planted', '{}' FROM generate_series(1, 20000) i`);
     await query('ANALYZE events');
-    const spy = jest.spyOn(EntityManager.prototype, 'query');
+    const spy = jest.spyOn(DataSource.prototype, 'query');
     await subscriber.read();
-    const read = spy.mock.calls.find(([sql]) => sql.includes('jsonb_agg'))!;
+    const read = spy.mock.calls.find(([sql]) => sql.includes('json_agg'))!;
     spy.mockRestore();
     for (const [sql, values] of [read, [MEASURE_LAG]]) {
       const plan = await query<{ 'QUERY PLAN': string }>(`EXPLAIN ${sql}`, values as unknown[] | undefined);

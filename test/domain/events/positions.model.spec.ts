@@ -284,7 +284,7 @@ function moveByAnswers(query: Query): Query {
   return async function (sql, values) {
     if (sql.includes('SKIP LOCKED')) service = values?.[0];
     const rows = await query.call(this, sql, values);
-    if (!sql.includes('jsonb_agg(to_jsonb(next)')) return rows;
+    if (!sql.includes('json_agg(')) return rows;
     const [{ events }] = rows as [{ events: { seal: number; number: number }[] }];
     const last = events.at(-1);
     const move = 'UPDATE event_subscriptions SET seal = $2, number = $3 WHERE service = $1';
