@@ -3,6 +3,9 @@ import { Database } from '../../foundation/database/database.js';
 import type { EventType } from './event-types.js';
 
 const QUERY_INTERVAL_MS = 1_000;
+const MAX_TURN_MS = 100;
+/** Less than the time between two runs of the job that copies events. */
+const MAX_WAKING_MS = 4_000;
 
 /** `$1`: the oldest seal that a waiting poll has read. Without new seals the statement reads one row. */
 const FIND_NEW_TYPES = {
@@ -15,6 +18,8 @@ interface Wait {
   readonly types: readonly EventType[];
   /** The last seal that the poll has read. */
   seal: number;
+  /** Whether there are events of its types, so that it ends when its turn comes. */
+  isDue: boolean;
   /** Ends the wait. @param mayHaveEvents whether there may be events to read */
   end(mayHaveEvents: boolean, error?: Error): void;
 }
@@ -59,6 +64,7 @@ export class EventWaits implements OnApplicationShutdown {
       const wait: Wait = {
         types,
         seal,
+        isDue: false,
         end: (mayHaveEvents, error) => {
           clearTimeout(timeout);
           if (this.waits.get(service) === wait) this.waits.delete(service);
@@ -72,20 +78,27 @@ export class EventWaits implements OnApplicationShutdown {
   }
 
   private async wakePolls(): Promise<void> {
-    const waits = [...this.waits.values()];
+    const waits = [...this.waits.values()].filter((wait) => !wait.isDue);
     if (waits.length > 0) {
       const oldest = Math.min(...waits.map(({ seal }) => seal));
       await this.database.rows<{ copied: number; type: EventType | null }>(FIND_NEW_TYPES, [oldest]).then(
         (rows) => {
           const newTypes = new Set(rows.map(({ type }) => type));
           for (const wait of waits) {
-            if (wait.types.some((type) => newTypes.has(type))) wait.end(true);
-            else wait.seal = rows[0]?.copied ?? wait.seal;
+            wait.isDue = wait.types.some((type) => newTypes.has(type));
+            if (!wait.isDue) wait.seal = rows[0]?.copied ?? wait.seal;
           }
+          wakeInTurn(waits.filter(({ isDue }) => isDue));
         },
         (error: unknown) => waits.forEach((wait) => wait.end(false, error as Error)),
       );
     }
     this.timer = this.waits.size > 0 ? setTimeout(() => void this.wakePolls(), QUERY_INTERVAL_MS) : undefined;
   }
+}
+
+/** Not all at once: many services that read together would take the processors from logins. */
+function wakeInTurn(waits: readonly Wait[]): void {
+  const delayMs = Math.min(MAX_TURN_MS, MAX_WAKING_MS / waits.length);
+  for (const [turn, wait] of waits.entries()) setTimeout(() => wait.end(true), turn * delayMs).unref();
 }
