@@ -1,24 +1,25 @@
 // What events cost: logins beside 10,000 acts a minute and the services that read them, a poll for a rare type after
 // 30 days of logins, and a purge while a service does not come back.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
 import pg from 'pg';
 import { z } from 'zod';
 import { LOCKS } from '../src/foundation/database/locks.js';
 import { EVENT_TYPES } from '../src/domain/events/event-types.js';
 import { MEASURE_LAG } from '../src/domain/events/event-lag.js';
 import { buildDeletion, EVENTS } from '../src/domain/maintenance/jobs.js';
-import { ApiClient, readJson, type Person } from '../tools/api-client.js';
+import { ApiClient, type Person } from '../tools/api-client.js';
 import { withClient } from '../tools/postgres.js';
 import { readCpuMicroseconds } from '../tools/process-usage.js';
 import { percentile } from '../tools/statistics.js';
 import { formatFigure, printTable } from '../tools/table.js';
+import { EventReader } from './event-reader.js';
 import { itemOf } from './loads.js';
 import type { MeasureOptions } from './measure.js';
 import type { Service, Testbed } from './testbed.js';
 
 const SERVICES = 50;
 const ACTS_PER_MINUTE = 10_000;
-const WAIT_SECONDS = 20;
 const PEOPLE = 8;
 const PASSWORD = 'a perfectly fine passphrase';
 /** Longer than the job that copies events waits, so that it is done with the acts of the arm before. */
@@ -73,7 +74,6 @@ const FILL_RARE = `INSERT INTO events SELECT seal, 2, gen_random_uuid(), 'user.d
 const MOVE_POSITION = 'UPDATE event_position SET seal = (SELECT max(number) FROM audit_seals)';
 const FIND_CUTOFF = `SELECT time FROM events ORDER BY time OFFSET ${EVENTS_PER_PURGE} LIMIT 1`;
 
-const answer = z.object({ events: z.array(z.object({ cursor: z.string() })), reset: z.boolean() });
 const cutoff = z.tuple([z.object({ time: z.date() })]);
 
 /** A service with a database of its own, and the keys of those that read events. */
@@ -94,17 +94,17 @@ class Platform {
     return new Platform(service, testbed.database.url(name), await testbed.readPostmasterPid(), client, ADMIN_API_KEY);
   }
 
-  async createReader(name: string): Promise<Reader> {
+  async createReader(name: string): Promise<EventReader> {
     const { app_id, app_key } = await this.client.issueAppCredential({ caller: name, target: 'auth' });
-    return new Reader(this.service.url, name, { 'X-Platform-App-Id': app_id, 'X-Platform-App-Key': app_key });
+    return new EventReader({ url: this.service.url, appId: app_id, appKey: app_key, serviceName: name });
   }
 
-  subscribe(reader: Reader, types: readonly string[], from = 'now'): Promise<void> {
-    return this.change('PUT', reader.name, { types, from });
+  subscribe(reader: EventReader, types: readonly string[], from = 'now'): Promise<void> {
+    return this.change('PUT', reader.own.serviceName, { types, from });
   }
 
-  unsubscribe(reader: Reader): Promise<void> {
-    return this.change('DELETE', reader.name);
+  unsubscribe(reader: EventReader): Promise<void> {
+    return this.change('DELETE', reader.own.serviceName);
   }
 
   private async change(method: string, service: string, body?: object): Promise<void> {
@@ -114,39 +114,6 @@ class Platform {
       ...(body && { body: JSON.stringify(body) }),
     });
     if (!response.ok) throw new Error(`The subscription of ${service} answered ${response.status}`);
-  }
-}
-
-class Reader {
-  constructor(
-    private readonly url: string,
-    readonly name: string,
-    private readonly own: Readonly<Record<string, string>>,
-  ) {}
-
-  /** Polls until the signal, and acknowledges what it read. @returns the number of events */
-  async follow(signal: AbortSignal): Promise<number> {
-    let count = 0;
-    let after: string | undefined;
-    while (!signal.aborted) {
-      // Pauses after a 503, as a verifier does.
-      const events = await this.poll({ after, wait_seconds: WAIT_SECONDS }, signal).catch(() => sleep(1_000));
-      count += events?.length ?? 0;
-      after = events?.at(-1) ?? after;
-    }
-    return count;
-  }
-
-  /** @returns the cursors of the events */
-  async poll(body: { readonly after?: string | undefined; wait_seconds?: number }, signal?: AbortSignal) {
-    const { events, reset } = await readJson(`${this.url}/internal/events`, answer, {
-      method: 'POST',
-      headers: { ...this.own, 'Content-Type': 'application/json' },
-      body: JSON.stringify({ consumer: 'bench', ...body }),
-      ...(signal && { signal }),
-    });
-    if (reset) throw new Error(`${this.name} was reset`);
-    return events.map(({ cursor }) => cursor);
   }
 }
 
@@ -204,7 +171,7 @@ async function measureLogins(testbed: Testbed, cost: string, { seconds, rounds }
     password: PASSWORD,
   }));
   for (const person of people) await platform.client.register(person);
-  const readers: Reader[] = [];
+  const readers: EventReader[] = [];
   while (readers.length < SERVICES) readers.push(await platform.createReader(`reader-${readers.length}`));
   const tallies = ARMS.map((): Tally => []);
   for (let round = 0; round <= rounds; round += 1) {
@@ -268,7 +235,7 @@ const averageOf = (values: readonly number[]): number => values.reduce((sum, one
 
 async function measureArm(
   platform: Platform,
-  readers: readonly Reader[],
+  readers: readonly EventReader[],
   people: readonly Person[],
   { acts, toTypes }: Arm,
   seconds: number,
@@ -279,7 +246,7 @@ async function measureArm(
   for (const [index, reader] of reading.entries()) await platform.subscribe(reader, toTypes?.(index) ?? []);
   const over = new AbortController();
   const startedAt = performance.now();
-  const following = Promise.all(reading.map((reader) => reader.follow(over.signal)));
+  const following = followUntil(reading, over.signal);
   const acting = actUntil(platform.databaseUrl, acts, over.signal);
   // Awaited below, where a failure throws.
   acting.catch(() => undefined);
@@ -287,9 +254,19 @@ async function measureArm(
   const measured = await logIn(platform, people, seconds);
   over.abort();
   const minutes = (performance.now() - startedAt) / 60_000;
-  const events = (await following).reduce((sum, count) => sum + count, 0);
+  const events = await following;
   tally?.push({ ...measured, actRate: (await acting) / minutes, eventRate: events / minutes });
   for (const reader of reading) await platform.unsubscribe(reader);
+}
+
+/** All readers poll in a thread of their own until the signal. @returns the number of events */
+function followUntil(readers: readonly EventReader[], signal: AbortSignal): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const workerData = readers.map(({ own }) => own);
+    const thread = new Worker(new URL('./event-readers-thread.js', import.meta.url), { workerData });
+    signal.addEventListener('abort', () => thread.postMessage('over'));
+    thread.once('message', (count) => resolve(z.number().parse(count))).once('error', reject);
+  });
 }
 
 /** Logs in one after the other. A login that a busy machine refuses is counted apart. */

@@ -12,6 +12,12 @@ const ownKey = z.object({
   secretKey: z.string(),
 });
 export type OwnKey = z.output<typeof ownKey>;
+
+/** The key with which a service reads events. */
+const readerKey = ownKey.pick({ url: true, appId: true, appKey: true, serviceName: true });
+export type ReaderKey = z.output<typeof readerKey>;
+/** The input of event-readers-thread.ts; it answers any message with the number of events, and ends. */
+export const readerKeys = z.array(readerKey);
 const keys = z.array(z.string()).min(1);
 
 /** The first message to a process of work.ts, by the kind of work. */

@@ -1,0 +1,42 @@
+// A service that reads events.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
+import { readJson } from '../tools/api-client.js';
+import type { ReaderKey } from './work-messages.js';
+
+const WAIT_SECONDS = 20;
+
+const answer = z.object({ events: z.array(z.object({ cursor: z.string() })), reset: z.boolean() });
+
+export class EventReader {
+  constructor(readonly own: ReaderKey) {}
+
+  /** Polls until the signal, and acknowledges what it read. @returns the number of events */
+  async follow(signal: AbortSignal): Promise<number> {
+    let count = 0;
+    let after: string | undefined;
+    while (!signal.aborted) {
+      // Pauses after a 503, as a verifier does.
+      const events = await this.poll({ after, wait_seconds: WAIT_SECONDS }, signal).catch(() => sleep(1_000));
+      count += events?.length ?? 0;
+      after = events?.at(-1) ?? after;
+    }
+    return count;
+  }
+
+  /** @returns the cursors of the events */
+  async poll(body: { readonly after?: string | undefined; wait_seconds?: number }, signal?: AbortSignal) {
+    const { events, reset } = await readJson(`${this.own.url}/internal/events`, answer, {
+      method: 'POST',
+      headers: {
+        'X-Platform-App-Id': this.own.appId,
+        'X-Platform-App-Key': this.own.appKey,
+        'Content-Type': 'application/json',
+      },
+      body: JSON.stringify({ consumer: 'bench', ...body }),
+      ...(signal && { signal }),
+    });
+    if (reset) throw new Error(`${this.own.serviceName} was reset`);
+    return events.map(({ cursor }) => cursor);
+  }
+}
