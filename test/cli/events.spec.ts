@@ -70,6 +70,39 @@ describe('platform-auth events', () => {
     expect((await subscriber.read()).events).toEqual([]);
   });
 
+  it('audit export --subject shows when each service took note of a deleted user', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const id = await deleteUser();
+    const { events } = await subscriber.read();
+    await subscriber.read({ after: events[0]!.cursor });
+    const ofDatabase = cli.with({ DATABASE_URL: app.database.url });
+    const exportEvents = async (...more: string[]) => {
+      const { stdout } = await ofDatabase.run('audit', 'export', '--subject', id, ...more);
+      return stdout.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line) as { event: string }]));
+    };
+    const [receipt, deletion] = await exportEvents();
+    expect([receipt, deletion]).toMatchObject([
+      { event: 'user.deletion.acknowledged', actor: { id: subscriber.service.appId }, subject: id },
+      { event: 'admin.user.deleted', subject: id },
+    ]);
+    for (const more of [
+      ['--limit', '1'],
+      ['--actor', subscriber.service.appId],
+    ])
+      for (const source of [[], ['--from-database']]) expect(await exportEvents(...more, ...source)).toEqual([receipt]);
+  });
+
+  it.each(['export --follow', 'verify --limit 1', 'checkpoint --subject alice@example.org'])(
+    'audit %s is refused, because it would ignore the option',
+    async (words) => {
+      const option = words.split(' ')[1]!;
+      const { code, stderr } = await cli.run(`audit ${words}`);
+      expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining(`has no option ${option}`) });
+      const help = await cli.ok('audit', words.split(' ')[0]!, '--help');
+      expect(help).not.toContain(option);
+    },
+  );
+
   it.each(['tail', 'rewind', 'skip --yes'])('%s names a service without a subscription as not found', async (words) => {
     const [command, ...options] = words.split(' ');
     expect(await cli.fails('events', command!, 'unknown', ...options)).toMatch(/not found|no such/i);

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { InvalidArgumentError, type Command } from 'commander';
+import { Help, InvalidArgumentError, type Command, type Option } from 'commander';
 import { isId } from '../../foundation/common/ids.js';
 import { isKeyKind, KEY_KIND_NAMES, KEY_KINDS } from '../../foundation/common/key-kinds.js';
 import { AUDIT_EVENT_NAMES, listMatchingEvents } from '../../foundation/common/security-events.js';
@@ -34,12 +34,17 @@ const SUBJECT_TYPES: readonly (readonly [beginning: string, type: ResourceType])
   ]),
 ];
 
+/** `audit` parses its options before its subcommands do, so each subcommand names those that it honours. */
+const HONOURED: Readonly<Record<string, readonly string[]>> = {
+  export: ['url', 'actor', 'subject', 'event', 'since', 'until', 'limit'],
+};
+
 type AuditOptions = Query & { readonly limit: number; readonly follow: boolean };
 
 /** `platform-auth audit`: events of the audit log. */
 export function addAuditCommand(root: Command): Command {
   const example = '--subject alice@example.org --since 7d --follow';
-  return addRemote(root, 'audit', 'Show events of the audit log.', example)
+  const audit = addRemote(root, 'audit', 'Show events of the audit log.', example)
     .option(
       '--actor <id>',
       'only events of this user (id or e-mail address), app, node, operator:<name>, or admin, open, cli or service',
@@ -61,9 +66,7 @@ export function addAuditCommand(root: Command): Command {
     .action(async ({ limit, follow, event, since, until, ...who }: AuditOptions, command: Command) => {
       if (follow && until !== undefined) command.error('error: --follow and --until exclude each other');
       const client = createClient(command);
-      const actor = who.actor && (await findUserId(client, who.actor));
-      const subject = who.subject && (await findUserId(client, who.subject));
-      const query = { actor, subject, event, since, until };
+      const query = await findPeople(client, { ...who, event, since, until });
       const names = readOptions(command).json ? undefined : new Names(client);
       if (follow) await followEvents(client, query, limit, names);
       const items = await client.list<AuditEventResponse>('/audit-events', query, limit);
@@ -76,6 +79,25 @@ export function addAuditCommand(root: Command): Command {
         ),
       );
     });
+  refuseUnusedOptions(audit);
+  return audit;
+}
+
+/** Refuses the options of `audit` that a subcommand would ignore, and hides them in its help. */
+function refuseUnusedOptions(audit: Command): void {
+  const isUnused = (subcommand: Command, option: Option): boolean =>
+    audit.options.includes(option) && !HONOURED[subcommand.name()]?.includes(option.attributeName());
+  audit.hook('preSubcommand', (_audit, subcommand) => {
+    for (const option of audit.options)
+      if (audit.getOptionValueSource(option.attributeName()) === 'cli' && isUnused(subcommand, option))
+        subcommand.error(`error: audit ${subcommand.name()} has no option ${option.long}`);
+  });
+  audit.configureHelp({
+    ...audit.configureHelp(),
+    visibleGlobalOptions(command): Option[] {
+      return Help.prototype.visibleGlobalOptions.call(this, command).filter((option) => !isUnused(command, option));
+    },
+  });
 }
 
 function parseEvent(text: string): string {
@@ -146,25 +168,26 @@ function formatLine(item: AuditEventResponse, names: Names): string {
   return parts.map(replaceControlCharacters).filter(Boolean).join('  ');
 }
 
-type ExportOptions = Readonly<{ fromDatabase: boolean; output?: string; actor?: string; subject?: string }>;
+type ExportOptions = Readonly<{ fromDatabase: boolean; output?: string }>;
 
 /** `platform-auth audit export`: the audit log as a file, which `platform-auth replay` reads after a restore. */
 export function addAuditExportCommand(audit: Command): void {
-  const description = 'Write the events of the audit log, one JSON object per line, newest first.';
+  const description = 'Write events of the audit log, one JSON object per line, newest first.';
   addRemote(audit, 'export', description, '--from-database --since 30d -o audit.ndjson')
     .option('--from-database', 'read them from the database, also while the service is stopped', false)
     .option('-o, --output <file>', 'a new file, which only its owner may read (default: standard output)')
     .addHelpText(
       'after',
-      `\nWith --from-database: ${NEEDS_DATABASE}\nOf the filters, --event, --since and --until hold.`,
+      `\nWithout --limit, no event is left out. With --from-database, --actor and --subject take an id.\n${NEEDS_DATABASE}`,
     )
     .action(async ({ fromDatabase, output }: ExportOptions, command: Command) => {
-      // `audit` itself has the filters, and parses them first.
-      const { actor, subject, event, since, until } = command.optsWithGlobals<Query>();
-      if (actor ?? subject) command.error('error: audit export has no filter --actor and no --subject');
-      const query = { event, since, until };
+      const { actor, subject, event, since, until, limit } = command.optsWithGlobals<Query & { limit: number }>();
+      const max = audit.getOptionValueSource('limit') === 'cli' ? limit : Infinity;
+      const query = { actor, subject, event, since, until };
+      if (fromDatabase && [actor, subject].some((who) => who !== undefined && !isId(who)))
+        command.error('error: --actor and --subject take an id with --from-database');
       const exported = await writeExport(output, async (writeLines) =>
-        fromDatabase ? readDatabase(query, writeLines) : readService(command, query, writeLines),
+        fromDatabase ? readDatabase(query, max, writeLines) : readService(command, query, max, writeLines),
       );
       const text = `Exported events: ${exported}.`;
       if (output === undefined) say(text);
@@ -172,27 +195,39 @@ export function addAuditExportCommand(audit: Command): void {
     });
 }
 
-async function readService(command: Command, query: Query, writeLines: WriteLines): Promise<void> {
-  for await (const { items } of createClient(command).readPages<object>('/audit-events', query))
+async function readService(command: Command, query: Query, max: number, writeLines: WriteLines): Promise<void> {
+  const client = createClient(command);
+  for await (const { items } of client.readPages<object>('/audit-events', await findPeople(client, query), max))
     await writeLines(items.map((item) => JSON.stringify(item)));
 }
 
-async function readDatabase({ event, since, until }: Query, writeLines: WriteLines): Promise<void> {
+/** @returns the query with the ids of users who are named by their e-mail addresses */
+async function findPeople(client: AdminClient, { actor, subject, ...query }: Query): Promise<Query> {
+  return {
+    ...query,
+    actor: actor && (await findUserId(client, actor)),
+    subject: subject && (await findUserId(client, subject)),
+  };
+}
+
+async function readDatabase(query: Query, max: number, writeLines: WriteLines): Promise<void> {
   const { withServices } = await import('../database/database-services.js');
   const { AuditEventResponse } = await import('../../api/admin/audit-events.admin.controller.js');
   const toDate = (text: string | undefined): Date | undefined => (text === undefined ? undefined : new Date(text));
   const filter = {
-    actor: undefined,
-    subject: undefined,
-    events: event === undefined ? undefined : listMatchingEvents(event),
-    since: toDate(since),
-    until: toDate(until),
+    actor: query.actor?.toLowerCase(),
+    subject: query.subject?.toLowerCase(),
+    events: query.event === undefined ? undefined : listMatchingEvents(query.event),
+    since: toDate(query.since),
+    until: toDate(query.until),
   };
   await withServices(readVariables(), async ({ audit }) => {
-    for (let cursor: string | null | undefined; cursor !== null;) {
-      const page = await audit.listEvents(filter, EXPORT_PAGE_SIZE, cursor);
+    let left = max;
+    for (let cursor: string | null | undefined; cursor !== null && left > 0;) {
+      const page = await audit.listEvents(filter, Math.min(EXPORT_PAGE_SIZE, left), cursor);
       await writeLines(page.items.map((row) => JSON.stringify(AuditEventResponse.from(row))));
       cursor = page.nextCursor;
+      left -= page.items.length;
     }
   });
 }
