@@ -5,6 +5,7 @@ import { EventWaits } from '../../../src/domain/events/event-waits.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { Owner } from '../../support/owner.js';
 import { openTransaction } from '../../support/row-lock.js';
+import { withWrappedQueries, type Query } from '../../support/wrapped-queries.js';
 import { useApp } from '../../support/use-app.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { Subscriber, tell, type Told } from './subscriber.js';
@@ -122,6 +123,20 @@ describe('POST /internal/events', () => {
     );
     await app.admin.post(`${subscriber.path}/skip`, { all: true }).expect(204);
     expect((await subscriber.read({ after: events[0]!.cursor })).events).toEqual([]);
+  });
+
+  it('does not move the position when a rewind comes between the judgement of a cursor and the move', async () => {
+    const subscriber = await Subscriber.to(app, ['user.registered']);
+    const ids = await deleteUsers(2);
+    const { events } = await subscriber.read();
+    const rewindAfterHold = (query: Query): Query =>
+      async function (sql, values) {
+        const rows = await query.call(this, sql, values);
+        if (sql.includes('SKIP LOCKED')) await app.admin.post(`${subscriber.path}/rewind`, {}).expect(204);
+        return rows;
+      };
+    await withWrappedQueries(rewindAfterHold, () => subscriber.read({ after: events[1]!.cursor }));
+    expect(listSubjects((await subscriber.read({ limit: 500 })).events)).toEqual(expect.arrayContaining(ids));
   });
 
   it('passes over the oldest unread event with a skip', async () => {
@@ -272,6 +287,16 @@ describe('POST /internal/events', () => {
     expect(await findReceipts()).toEqual([
       { actor_door: 'app', details: { service: subscriber.name, deletion: events[0]!.id.slice(0, 36) } },
     ]);
+  });
+
+  it('writes one receipt when two polls of a consumer acknowledge at once', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const [, id] = await deleteUsers(2);
+    const [first, second] = (await subscriber.read()).events;
+    await Promise.all([first, second, second, first].map((event) => subscriber.poll({ after: event!.cursor })));
+    await subscriber.read({ after: second!.cursor });
+    const receipts = `SELECT FROM audit_events WHERE event = 'user.deletion.acknowledged' AND subject = $1`;
+    expect(await query(receipts, [id])).toHaveLength(1);
   });
 
   it('writes no receipt for deletions that a reset passes over', async () => {
