@@ -17,6 +17,8 @@ const START_INTERVAL_MS = 10;
 /** The longest that the load waits without a right answer, far more than the bound of any fault. */
 const MAX_SILENCE_MS = 120_000;
 const OPERATOR = '10.0.0.1';
+/** More than one, because a busy machine may be slower than the timeout of the load. */
+const MAX_PREPARATIONS = 5;
 /** 403 is a verdict: the key is valid but lacks the scope. */
 const VERDICTS: readonly Answer['status'][] = [200, 401, 403];
 
@@ -201,6 +203,19 @@ export class Load {
       await sleep(RETRY_INTERVAL_MS);
     }
     return false;
+  }
+
+  /**
+   * Makes something before the fault.
+   * @param make returns undefined when it was not acknowledged
+   * @throws when no attempt was acknowledged
+   */
+  async prepare<Made>(what: string, make: () => Promise<Made | undefined>): Promise<Made> {
+    for (let attempt = 0; attempt < MAX_PREPARATIONS; attempt += 1) {
+      const made = await make();
+      if (made !== undefined) return made;
+    }
+    throw new Error(`${what} was not acknowledged`);
   }
 
   /**

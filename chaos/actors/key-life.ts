@@ -5,8 +5,6 @@ import { keyKinds, type KeyKind } from './key-kinds.js';
 import { verifyKey, verifyKeyEverywhere } from './verifiers.js';
 
 const OVERLAP_HOURS = 200;
-/** Repeats the call, because a busy machine may be slower than the timeout of the load. */
-const MAX_ISSUES = 5;
 /**
  * The first use of a node's new key does not wait for the verifiers, which may accept the old key for one more lease
  * (500 ms by default; docs/decisions/0044).
@@ -41,16 +39,9 @@ export async function issue(load: Load, kind: KeyKind): Promise<Credential | und
   return credential;
 }
 
-/**
- * Issues a credential before the fault.
- * @throws when no request was acknowledged
- */
-export async function issueNow(load: Load, kind: KeyKind): Promise<Credential> {
-  for (let attempt = 0; attempt < MAX_ISSUES; attempt += 1) {
-    const credential = await issue(load, kind);
-    if (credential) return credential;
-  }
-  throw new Error(`Issuing a ${kind.name} was not acknowledged`);
+/** Issues a credential before the fault. */
+export function issueNow(load: Load, kind: KeyKind): Promise<Credential> {
+  return load.prepare(`Issuing a ${kind.name}`, () => issue(load, kind));
 }
 
 /** A node and an app credential, as {@link issueNow} makes them. */

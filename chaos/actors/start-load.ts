@@ -46,16 +46,9 @@ async function makeKept(load: Load): Promise<Kept> {
     for (const kind of Object.values(keyKinds)) credentials.push(await issueNow(load, kind));
     const session = await startSessionNow(load);
     sessions.push(session);
-    memberships.push(await joinNow(load, session));
+    memberships.push(await load.prepare('Joining a household', () => joinHousehold(load, session)));
   }
   return { credentials, sessions, memberships };
-}
-
-/** @throws when the requests were not acknowledged */
-async function joinNow(load: Load, session: Session): Promise<Membership> {
-  const membership = await joinHousehold(load, session);
-  if (!membership) throw new Error('Joining a household was not acknowledged');
-  return membership;
 }
 
 async function watchKeys(load: Load): Promise<void> {

@@ -42,24 +42,15 @@ async function register(load: Load): Promise<User | undefined> {
   return user;
 }
 
-/**
- * Registers a user before the fault.
- * @throws when the request was not acknowledged
- */
-export async function registerNow(load: Load): Promise<User> {
-  const user = await register(load);
-  if (!user) throw new Error('The registration was not acknowledged');
-  return user;
+/** Registers a user before the fault. */
+export function registerNow(load: Load): Promise<User> {
+  return load.prepare('The registration', () => register(load));
 }
 
-/**
- * Starts a session before the fault.
- * @throws when the requests were not acknowledged
- */
+/** Starts a session before the fault. */
 export async function startSessionNow(load: Load): Promise<Session> {
-  const session = await logIn(load, await registerNow(load));
-  if (!session) throw new Error('The login was not acknowledged');
-  return session;
+  const user = await registerNow(load);
+  return load.prepare('The login', () => logIn(load, user));
 }
 
 async function useAndEnd(load: Load, user: User, session: Session): Promise<void> {
