@@ -68,6 +68,7 @@ export class Load {
   readonly repeatsRefreshes: boolean;
   private running: readonly Promise<void>[] = [];
   private resumed: Promise<void> | undefined;
+  private resume = (): void => undefined;
   private idle = 0;
   private hasGivenUp = false;
 
@@ -99,23 +100,26 @@ export class Load {
    * @throws {LoadGivenUpError}
    */
   async pause(): Promise<() => void> {
-    let resume = (): void => undefined;
-    this.resumed = new Promise((resolve) => (resume = resolve));
+    this.resumed = new Promise((resolve) => {
+      this.resume = () => {
+        this.resumed = undefined;
+        resolve();
+      };
+    });
     const startedAt = now();
     while (this.idle < this.running.length) {
       this.giveUpAfterSilence(startedAt);
       if (this.hasGivenUp) throw new LoadGivenUpError();
       await sleep(IDLE_POLL_INTERVAL_MS);
     }
-    return () => {
-      this.resumed = undefined;
-      resume();
-    };
+    return this.resume;
   }
 
   /** @throws {LoadGivenUpError} */
   async stop(): Promise<void> {
     this.isOver = true;
+    // A scenario that failed during a pause does not end the pause.
+    this.resume();
     await Promise.all(this.running);
     this.record.end();
     if (this.hasGivenUp) throw new LoadGivenUpError();
