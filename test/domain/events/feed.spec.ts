@@ -28,6 +28,20 @@ async function deleteUsers(count: number): Promise<string[]> {
 
 const listSubjects = (events: readonly Told[]): string[] => events.map(({ subject }) => subject.id);
 
+/** Does the work once, when a poll has judged its cursor. */
+function afterJudgement(work: () => PromiseLike<unknown>): (query: Query) => Query {
+  let isDone = false;
+  return (query) =>
+    async function (sql, values) {
+      const rows = await query.call(this, sql, values);
+      if (sql.includes('SKIP LOCKED') && !isDone) {
+        isDone = true;
+        await work();
+      }
+      return rows;
+    };
+}
+
 describe('POST /internal/events', () => {
   it('answers 403 to a service without a subscription', async () => {
     const service = await app.service(undefined, 'auth');
@@ -129,14 +143,22 @@ describe('POST /internal/events', () => {
     const subscriber = await Subscriber.to(app, ['user.registered']);
     const ids = await deleteUsers(2);
     const { events } = await subscriber.read();
-    const rewindAfterHold = (query: Query): Query =>
-      async function (sql, values) {
-        const rows = await query.call(this, sql, values);
-        if (sql.includes('SKIP LOCKED')) await app.admin.post(`${subscriber.path}/rewind`, {}).expect(204);
-        return rows;
-      };
-    await withWrappedQueries(rewindAfterHold, () => subscriber.read({ after: events[1]!.cursor }));
+    await withWrappedQueries(
+      afterJudgement(() => app.admin.post(`${subscriber.path}/rewind`, {}).expect(204)),
+      () => subscriber.read({ after: events[1]!.cursor }),
+    );
     expect(listSubjects((await subscriber.read({ limit: 500 })).events)).toEqual(expect.arrayContaining(ids));
+  });
+
+  it('does not move the position back when a later cursor comes between the judgement of a cursor and the move', async () => {
+    const subscriber = await Subscriber.to(app, ['user.registered']);
+    await deleteUsers(2);
+    const { events } = await subscriber.read();
+    await withWrappedQueries(
+      afterJudgement(() => subscriber.read({ after: events[1]!.cursor })),
+      () => subscriber.read({ after: events[0]!.cursor }),
+    );
+    expect((await subscriber.read()).events).toEqual([]);
   });
 
   it('passes over the oldest unread event with a skip', async () => {
