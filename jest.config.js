@@ -22,7 +22,7 @@ export default {
   // More than two cores can do at once, because tests wait most of the time: for leases, timeouts and processes.
   maxWorkers: 6,
   // A worker that has grown so far is replaced. Also keeps Jest from running tests in its own process.
-  workerIdleMemoryLimit: '700MB',
+  workerIdleMemoryLimit: '900MB',
   coverageProvider: 'v8',
   // Coverage does not reach into worker threads.
   collectCoverageFrom: ['dist/src/**/*.js', '!dist/src/**/*.worker.js'],
