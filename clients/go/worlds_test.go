@@ -106,9 +106,6 @@ func playWorld(t *testing.T, recorded recordedWorld, m mistake) *world {
 	return w
 }
 
-// random is the jitter of the model, under which these worlds were picked.
-func (*world) random() float64 { return 0.5 }
-
 func (w *world) take(s worldStep) {
 	w.network.outMS, w.network.backMS = s.outMS, s.backMS
 	switch s.act {
