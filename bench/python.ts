@@ -4,14 +4,12 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { claimPort } from '../tools/claim-port.js';
-import { eventually } from '../tools/eventually.js';
-import { isResponding } from '../tools/server-process.js';
 import { findVerifierPython } from '../tools/verifier-python.js';
 import type { Load } from './measure.js';
 import { NAMES } from './names.js';
 import type { Maker, Setting } from './population.js';
 import type { Target } from './testbed.js';
-import { memoize, issueAskingKey, issueOwnKey, createRoute, toKeys, toVariables } from './verifiers.js';
+import { memoize, issueAskingKey, issueOwnKey, createRoute, startEmbedding, toKeys, toVariables } from './verifiers.js';
 import { workReady, workSample, type OwnKey, type WorkKind, type WorkTask } from './work-messages.js';
 
 /** Python's sources are not compiled into dist/. */
@@ -81,13 +79,9 @@ async function startWork<Kind extends WorkKind>(
   return async (seconds) => workSample.parse(await ask({ seconds }));
 }
 
-async function startFastApi(python: string, { testbed }: Setting, own: OwnKey): Promise<Target> {
+async function startFastApi(python: string, setting: Setting, own: OwnKey): Promise<Target> {
   const port = await claimPort();
   const flags = ['--host', '127.0.0.1', '--port', String(port), '--log-level', 'warning', '--no-access-log'];
   const words = ['-m', 'uvicorn', 'recipes:app', ...flags];
-  const child = spawn(python, words, { env: environment(own), stdio: ['ignore', 'inherit', 'inherit'] });
-  testbed.defer(() => child.kill('SIGKILL'));
-  const url = `http://127.0.0.1:${port}`;
-  await eventually('the FastAPI service listens', () => isResponding(url));
-  return { url, pid: child.pid ?? NaN };
+  return startEmbedding(setting, { program: python, words, port, variables: environment(own) });
 }

@@ -61,6 +61,9 @@ const TARGETS: readonly Wanted[] = [
   rate(NAMES.pythonToken, NAMES.pythonEs256, '× the verification by PyJWT, by CPU', { least: 20 }),
   rate(NAMES.goKey, NAMES.goBareKey, 'of the bare work, by CPU', { least: 0.6 }),
   rate(NAMES.goKeyCores, NAMES.goBareKeyCores, 'of the bare work, by CPU', { least: 0.6 }),
+  ratio(NAMES.goKey, NAMES.goAskingKey, 'throughput', '× asking each time', { least: 20 }),
+  rate(NAMES.goToken, NAMES.goEs256, '× the verification by go-jose, by CPU', { least: 20 }),
+  rate(NAMES.netHttpGuarded, NAMES.netHttp, 'of the route without, by CPU', { least: 0.85 }),
   rate(NAMES.fastapiGuarded, NAMES.fastapi, 'of the route without, by CPU', { least: 0.8 }),
 ];
 

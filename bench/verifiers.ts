@@ -1,9 +1,10 @@
 // Verifiers in TypeScript: what they save, and what they cost the service.
+import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { eventually } from '../tools/eventually.js';
-import { statusOf } from '../tools/server-process.js';
+import { isResponding, statusOf } from '../tools/server-process.js';
 import { createEvictions } from './evictions.js';
 import { itemOf, createHttpContestant, type HttpRequest } from './loads.js';
 import type { Contestant } from './measure.js';
@@ -99,6 +100,24 @@ export function toVariables({ url, appId, appKey, serviceName, secretKey }: OwnK
 
 async function startGuarded(setting: Setting): Promise<Target> {
   return setting.testbed.startProgram(GUARDED, toVariables(await issueOwnKey(setting)));
+}
+
+interface EmbeddingService {
+  readonly program: string;
+  readonly words: readonly string[];
+  /** Where it listens. */
+  readonly port: number;
+  readonly variables: NodeJS.ProcessEnv;
+}
+
+/** Starts a service in another language, which embeds a verifier. */
+export async function startEmbedding({ testbed }: Setting, service: EmbeddingService): Promise<Target> {
+  const { program, words, port, variables } = service;
+  const child = spawn(program, words, { env: variables, stdio: ['ignore', 'inherit', 'inherit'] });
+  testbed.defer(() => child.kill('SIGKILL'));
+  const url = `http://127.0.0.1:${port}`;
+  await eventually(`${program} listens`, () => isResponding(url));
+  return { url, pid: child.pid ?? NaN };
 }
 
 /** Starts what several contestants share, at the first call. */

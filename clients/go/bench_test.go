@@ -4,12 +4,19 @@ package platformauth
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/sha256"
+	"fmt"
 	"net/http"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 )
 
 // The bare work that any verifier has to do for a node's key: one SHA-256 and one look-up.
@@ -30,7 +37,42 @@ func BenchmarkRememberedNode(b *testing.B) {
 	auth := newRememberingVerifier(b)
 	headers := http.Header{}
 	headers.Set("X-Api-Key", "01985f4e-7c3a-7b52-9d1e-000000000b01:"+nodeKeyOfBenchmark)
-	if _, err := auth.VerifyNode(b.Context(), headers); err != nil {
+	repeatVerification(b, func() error {
+		_, err := auth.VerifyNode(context.Background(), headers)
+		return err
+	})
+}
+
+func BenchmarkRememberedUser(b *testing.B) {
+	auth := newRememberingVerifier(b)
+	token, _ := signForBenchmark(b)
+	headers := http.Header{"Authorization": {"Bearer " + token}}
+	repeatVerification(b, func() error {
+		_, err := auth.VerifyUser(context.Background(), headers)
+		return err
+	})
+}
+
+// The work of a service that verifies each token itself, with its key at hand.
+func BenchmarkES256(b *testing.B) {
+	token, key := signForBenchmark(b)
+	repeatVerification(b, func() error {
+		parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.ES256})
+		if err != nil {
+			return err
+		}
+		var claimed jwt.Claims
+		if err := parsed.Claims(key, &claimed); err != nil {
+			return err
+		}
+		return claimed.Validate(jwt.Expected{Issuer: defaultIssuer, Time: time.Now()})
+	})
+}
+
+// repeatVerification begins to count after the first verification, which asks.
+func repeatVerification(b *testing.B, verify func() error) {
+	b.Helper()
+	if err := verify(); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
@@ -38,11 +80,33 @@ func BenchmarkRememberedNode(b *testing.B) {
 	reportCPU(b)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, err := auth.VerifyNode(context.Background(), headers); err != nil {
+			if err := verify(); err != nil {
 				b.Error(err)
 			}
 		}
 	})
+}
+
+// signForBenchmark returns a token in the form of the service's, and the key that verifies it.
+func signForBenchmark(b *testing.B) (string, *ecdsa.PublicKey) {
+	b.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		b.Fatal(err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	claimed := map[string]any{
+		"iss": defaultIssuer, "exp": time.Now().Add(time.Hour).Unix(),
+		"sub": userOfBenchmark, "sid": sessionOfBenchmark, "email": "alice@example.org",
+	}
+	token, err := jwt.Signed(signer).Claims(claimed).Serialize()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return token, &key.PublicKey
 }
 
 // reportCPU adds the CPU time of the process for one operation, from here to the end of the benchmark.
@@ -59,7 +123,11 @@ func readCPU(b *testing.B) int64 {
 	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 
-const nodeKeyOfBenchmark = "pa_node_NNNnnnNNNnnnNNNnnnNNNnnnNNNnnnNNNnnnNNNnnn1"
+const (
+	nodeKeyOfBenchmark = "pa_node_NNNnnnNNNnnnNNNnnnNNNnnnNNNnnnNNNnnnNNNnnn1"
+	userOfBenchmark    = "01985f4e-7c3a-7b52-9d1e-000000000e01"
+	sessionOfBenchmark = "01985f4e-7c3a-7b52-9d1e-000000000e02"
+)
 
 // newRememberingVerifier asks a service that lets everything be remembered, over a lease that outlives the benchmark.
 func newRememberingVerifier(b *testing.B) *Verifier {
@@ -91,7 +159,10 @@ func (s *rememberingService) send(_ context.Context, r request) (answer, error) 
 	headers.Set("X-Platform-Remember", "yes")
 	headers.Set("X-Platform-Expires-In", "60")
 	headers.Set("X-Platform-Fresh-For-Ms", "60000")
-	id, _, _ := strings.Cut(r.headers[nodeKeyHeader], ":")
-	body := `{"valid":true,"node_id":"` + id + `","household_id":"01985f4e-7c3a-7b52-9d1e-000000000d01"}`
+	body := fmt.Sprintf(`{"valid":true,"user_id":%q,"session_id":%q,"email":"alice@example.org"}`,
+		userOfBenchmark, sessionOfBenchmark)
+	if id, _, isNode := strings.Cut(r.headers[nodeKeyHeader], ":"); isNode {
+		body = fmt.Sprintf(`{"valid":true,"node_id":%q,"household_id":"01985f4e-7c3a-7b52-9d1e-000000000d01"}`, id)
+	}
 	return answer{status: http.StatusOK, headers: headers, body: []byte(body)}, nil
 }
