@@ -297,6 +297,15 @@ describe('platform-auth apply', () => {
     writeFor(true);
     await cli.ok(...words(...options));
     expect(await readPair()).toEqual([true]);
+    writeMap(withCalls('recipes', ['auth', 'ocr']));
+    const kept = await run(...options);
+    expect(kept.stdout).toMatch(/Scopes that stay, because the map names none:\n {2}recipes → ocr: documents:read\n/);
+    expect(kept.stdout).toMatch(/For users changed:\n {2}recipes → ocr: no\n/);
+    expect(await readPair()).toEqual([false]);
+    writeFor(true);
+    expect((await run(...options)).stdout).toMatch(
+      /Warning: Under HS256 POST \/internal\/token refuses every exchange/,
+    );
     writeFor(false);
     expect(await run('--to', 'json', '--output', cli.path('for-users'), '--plan')).toMatchObject({ code: 3 });
     expect(await cli.json(...words(...options))).toMatchObject({ summary: { scoped: 1, rotated: 0, revoked: 0 } });

@@ -14,7 +14,7 @@ import { revokeKeys } from '../remote/credentials.command.js';
 import { identifyKeys } from '../remote/leaked.command.js';
 import { announceIfSlow, CommandFailedError, type Confirm } from '../terminal.js';
 import { checkNodes, checkSettings, findServiceAway } from './doctor-calls.js';
-import { checkKeys, checkPairsForUsers } from './doctor-keys.js';
+import { checkKeys, checkPairsForUsers, listWarnings } from './doctor-keys.js';
 import {
   createTokenRules,
   DEFAULT_TOKENS,
@@ -86,7 +86,7 @@ export async function apply(client: AdminClient, request: ApplyRequest): Promise
     return rotate === undefined ? left : addRotations(left, rotate);
   };
   refusePartialDocuments(plan());
-  const options = { program: 'apply', prune: prune !== undefined } as const;
+  const options = { program: 'apply', prune: prune !== undefined, warnings: listWarnings(plan(), rules) } as const;
   const intended = addSummary(await carryOutPlan(plan(), options));
   if (isPlan) return intended;
   if (!hasChanges(intended)) {

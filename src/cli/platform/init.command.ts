@@ -57,7 +57,7 @@ export async function readMap(path: string): Promise<PlatformMap> {
 
 /** @param compared what the command compares with the map */
 export function formatReport(report: PlanReport, compared = 'Files, keys and schema'): string {
-  const { dry_run: isPlan, migrations, pairs, files, strays, subscriptions } = report;
+  const { dry_run: isPlan, migrations, pairs, files, strays, subscriptions, warnings } = report;
   const changed = files.filter((file) => file.changed);
   const scoped = pairs.filter(({ action, scopes }) => action !== 'issue' && scopes !== undefined);
   const users = pairs.filter(({ action, for_users }) => action !== 'issue' && for_users !== undefined);
@@ -72,6 +72,9 @@ export function formatReport(report: PlanReport, compared = 'Files, keys and sch
     parts.push([`Subscriptions ${isPlan ? 'to set' : 'set'}:`, ...subscriptions.map(toSubscriptionLine)].join('\n'));
   if (users.length > 0)
     parts.push([`For users ${isPlan ? 'to change' : 'changed'}:`, ...users.map(toUsersLine)].join('\n'));
+  const kept = pairs.filter((pair) => pair.kept_scopes !== undefined);
+  if (kept.length > 0)
+    parts.push(['Scopes that stay, because the map names none:', ...kept.map(toKeptLine)].join('\n'));
   if (pairs.some(({ action }) => action === 'unknown'))
     parts.push(
       'Keys cannot be compared before the schema is up to date. To see their actions, run migrate, then this command again.',
@@ -90,6 +93,7 @@ export function formatReport(report: PlanReport, compared = 'Files, keys and sch
   if (changed.length > 0) parts.push([`Files ${isPlan ? 'to write' : 'written'}:`, ...changed.map(toLine)].join('\n'));
   if (strays.length > 0)
     parts.push(`${createHeading(strays, isPlan)}\n${formatTable(['caller', 'target', 'app_id'], strays)}`);
+  if (warnings.length > 0) parts.push(warnings.map((warning) => `Warning: ${warning}`).join('\n'));
   if (isUnchanged)
     parts.push(`${lost.length + old.length === 0 ? `${compared} match the map. ` : ''}Nothing was changed.`);
   else if (isPlan) parts.push('This is the plan. Nothing was changed.');
@@ -107,6 +111,10 @@ function isFirstRun({ pairs, files }: PlanReport): boolean {
 
 function toScopesLine(pair: PlanReport['pairs'][number]): string {
   return `  ${formatPair(pair)}: ${pair.scopes?.join(', ') ?? 'all'}`;
+}
+
+function toKeptLine(pair: PlanReport['pairs'][number]): string {
+  return `  ${formatPair(pair)}: ${pair.kept_scopes?.join(', ')}`;
 }
 
 function toSubscriptionLine({ service, types }: PlanReport['subscriptions'][number]): string {

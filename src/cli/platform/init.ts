@@ -12,6 +12,7 @@ import { readSchemaState } from '../../foundation/database/migrate.js';
 import { readSystemUser } from '../command-options.js';
 import { CommandFailedError, announceIfSlow, say, type Confirm } from '../terminal.js';
 import { migrateWatched, withServices, type Services } from '../database/database-services.js';
+import { listWarnings } from './doctor-keys.js';
 import {
   listSettings,
   readDatabaseVariables,
@@ -78,13 +79,14 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<P
     const planned = makePlan(map, files, live, (service, file) => listSettings(service, file, own, rules, fresh));
     return request.rotate === undefined ? planned : addRotations(planned, request.rotate);
   };
-  const options = { program: 'init', prune } as const;
+  const carryOut = async (planned: Plan, migrations: readonly string[], store?: CredentialStore) =>
+    carryOutPlan(planned, { program: 'init', prune, migrations, warnings: listWarnings(planned, rules) }, store);
   if (dryRun) {
     // Read after the migrations, which may add columns that the query names.
     const none: LiveCredentials = { items: [], subscriptions: new Map(), findKeyState: () => undefined };
     const isOld = pending.length > 0;
     const live = isEmpty ? none : isOld ? undefined : await withServices(variables, readLiveCredentials, clock);
-    return carryOutPlan(plan(live), { ...options, migrations: pending });
+    return carryOut(plan(live), pending);
   }
   mkdirSync(envDir, { recursive: true, mode: FOLDER_MODE });
   const migrations = await announceIfSlow('Bringing the schema up to date', migrateWatched(databaseUrl));
@@ -94,7 +96,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<P
       const planned = plan(await readLiveCredentials(services));
       const actions = listDestruction(planned, prune);
       if (actions.length > 0) await request.confirm(`This would ${actions.join(', and ')}.`);
-      return carryOutPlan(planned, { ...options, migrations }, createStore(services, actor, lockLost));
+      return carryOut(planned, migrations, createStore(services, actor, lockLost));
     };
   const run = async (lockLost: AbortSignal) => withServices(variables, apply(lockLost), clock);
   return withAdvisoryLock(databaseUrl, LOCKS.init, run, () => say('Another init is running; waiting for it to end …'));

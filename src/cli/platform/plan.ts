@@ -35,6 +35,8 @@ export interface PlannedPair {
   readonly hasOldKey?: boolean;
   /** The scopes that the credential gets; null allows all. Undefined keeps the present ones. */
   readonly newScopes?: readonly string[] | null | undefined;
+  /** The scopes that restrict the credential, and stay because the map names none for it. */
+  readonly keptScopes?: readonly string[];
   /** Whether the credential becomes one for users, or stops to be one. Undefined keeps what it is. */
   readonly newForUsers?: boolean;
 }
@@ -159,12 +161,13 @@ function planPairs(
     const credential = live?.items.find((each) => each.caller === name && each.target === target);
     // `hasOwn`, because a service of the map may be named `constructor`.
     const wanted = Object.hasOwn(scopes, target) ? scopes[target] : undefined;
+    const keptScopes = wanted === undefined ? credential?.scopes : undefined;
     const areScopesOther = wanted !== undefined && !hasScopes(credential, wanted);
     const newForUsers = Object.hasOwn(forUsers, target) ? forUsers[target] : undefined;
     const isUseOther = newForUsers !== undefined && newForUsers !== (credential?.for_users ?? false);
     const changes = { ...(areScopesOther && { newScopes: wanted }), ...(isUseOther && { newForUsers }) };
     const isOther = areScopesOther || isUseOther;
-    const pair = { caller: name, target, credential, ...changes };
+    const pair = { caller: name, target, credential, ...(keptScopes && { keptScopes }), ...changes };
     if (!live) return { ...pair, action: 'unknown' };
     if (!credential) return { ...pair, action: 'issue' };
     const key = file.get(toCredentialVariables(target).key);
@@ -203,6 +206,8 @@ export interface PlanReport {
     app_id: string | null;
     /** Present when the scopes change; null allows all. */
     scopes?: readonly string[] | null;
+    /** Present when scopes restrict the credential, and the map names none. */
+    kept_scopes?: readonly string[];
     /** Present when it changes. */
     for_users?: boolean;
   }[];
@@ -210,6 +215,8 @@ export interface PlanReport {
   readonly strays: { caller: string; target: string; app_id: string; revoked: boolean }[];
   /** Subscriptions that are new or get other types. */
   readonly subscriptions: { service: string; types: readonly EventType[] }[];
+  /** What the map asks for and the service will refuse. */
+  readonly warnings: readonly string[];
 }
 
 /** Whether the map changes what a live credential may do. */
@@ -239,13 +246,14 @@ interface PlanOptions {
   /** Revokes the live credentials of pairs that are not in the map. */
   readonly prune: boolean;
   readonly migrations?: readonly string[];
+  readonly warnings: readonly string[];
 }
 
 /** @param store undefined for a dry run, which changes the files in memory only */
 export async function carryOutPlan(plan: Plan, options: PlanOptions, store?: CredentialStore): Promise<PlanReport> {
-  const { program, prune, migrations = [] } = options;
+  const { program, prune, migrations = [], warnings } = options;
   const lists = { files: [], pairs: [], strays: [], subscriptions: [] };
-  const report: PlanReport = { dry_run: store === undefined, migrations, ...lists };
+  const report: PlanReport = { dry_run: store === undefined, migrations, warnings, ...lists };
   for (const planned of plan.services) {
     const { file } = planned;
     const gone = prune ? plan.strays.filter(({ caller }) => caller === planned.service.name) : [];
@@ -305,7 +313,8 @@ async function deliver(
       const names = toCredentialVariables(target);
       if (isWritten && (id !== undefined || action === 'issue')) file.set(names.id, id ?? PLACEHOLDER);
       if (hasNewKey(pair)) file.set(names.key, key ?? PLACEHOLDER);
-      delivered.push({ caller, target, action, app_id: id ?? null, ...toPairChange(pair) });
+      const kept = pair.keptScopes && { kept_scopes: pair.keptScopes };
+      delivered.push({ caller, target, action, app_id: id ?? null, ...kept, ...toPairChange(pair) });
     }
     if (store && (file.needsWriting || (isWritten && file.isRepeated))) await file.write(heading);
     return delivered;

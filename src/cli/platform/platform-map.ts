@@ -56,7 +56,7 @@ const restrictedCall = z.strictObject({
   for_users: z.boolean().default(false).describe('it gets tokens for users at the target (POST /internal/token)'),
 });
 /**
- * A list of targets, whose credentials keep their present scopes, or a mapping from each target to its scopes: `ocr:
+ * A list of targets, whose credentials keep their present scopes and are not for users, or a mapping from each target to its scopes: `ocr:
  * [documents:read]`, or to `{ scopes: [documents:read], for_users: true }`. A target without a value (`ocr:`) gets every scope.
  */
 const calls = z.union([z.array(serviceName), z.record(serviceName, z.union([appScopes, restrictedCall]).nullable())]);
@@ -291,7 +291,9 @@ function toServices({ services, nodes }: RawMap, ownUrl?: string): MappedService
 }
 
 function toRestrictions(calls: RawMap['services'][string]['calls']): Pick<MappedService, 'scopes' | 'forUsers'> {
-  const given = Array.isArray(calls) ? [] : Object.entries(calls);
+  // Least privilege: only a pair that the map describes is for users. Its scopes may be an operator's, so they stay.
+  if (Array.isArray(calls)) return { scopes: {}, forUsers: Object.fromEntries(calls.map((target) => [target, false])) };
+  const given = Object.entries(calls);
   const described = given.map(([target, call]) => {
     const { scopes, for_users } = call === null || Array.isArray(call) ? { scopes: call, for_users: false } : call;
     return { target, scopes, for_users };
