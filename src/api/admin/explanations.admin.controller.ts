@@ -9,7 +9,7 @@ import {
   type LoginExplanation,
   LoginExplanations,
   type LoginReason,
-} from '../../domain/second-factors/second-factors.service.js';
+} from '../../domain/second-factors/login-explanations.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
 import { OPTIONAL_MOMENT } from './key-explanation.dto.js';
 
