@@ -59,22 +59,13 @@ export async function readMap(path: string): Promise<PlatformMap> {
 export function formatReport(report: PlanReport, compared = 'Files, keys and schema'): string {
   const { dry_run: isPlan, migrations, pairs, files, strays, subscriptions, warnings } = report;
   const changed = files.filter((file) => file.changed);
-  const scoped = pairs.filter(({ action, scopes }) => action !== 'issue' && scopes !== undefined);
-  const users = pairs.filter(({ action, for_users }) => action !== 'issue' && for_users !== undefined);
   const isUnchanged =
     changed.length === 0 &&
-    migrations.length + scoped.length + users.length + subscriptions.length === 0 &&
+    !pairs.some(changesRights) &&
+    migrations.length + subscriptions.length === 0 &&
     !strays.some(({ revoked }) => revoked);
   const parts = [formatTable(['caller', 'target', 'action', 'app_id'], pairs)];
-  if (scoped.length > 0)
-    parts.push([`Scopes ${isPlan ? 'to change' : 'changed'}:`, ...scoped.map(toScopesLine)].join('\n'));
-  if (subscriptions.length > 0)
-    parts.push([`Subscriptions ${isPlan ? 'to set' : 'set'}:`, ...subscriptions.map(toSubscriptionLine)].join('\n'));
-  if (users.length > 0)
-    parts.push([`For users ${isPlan ? 'to change' : 'changed'}:`, ...users.map(toUsersLine)].join('\n'));
-  const kept = pairs.filter((pair) => pair.kept_scopes !== undefined);
-  if (kept.length > 0)
-    parts.push(['Scopes that stay, because the map names none:', ...kept.map(toKeptLine)].join('\n'));
+  parts.push(...listRightsParts(report));
   if (pairs.some(({ action }) => action === 'unknown'))
     parts.push(
       'Keys cannot be compared before the schema is up to date. To see their actions, run migrate, then this command again.',
@@ -101,6 +92,25 @@ export function formatReport(report: PlanReport, compared = 'Files, keys and sch
   else if (changed.length > 0) parts.push('Done. Restart the services whose files were written.');
   else parts.push('Done.');
   return parts.join('\n\n');
+}
+
+/** Whether the map changes what a live credential may do. */
+export function changesRights({ action, scopes, for_users }: PlanReport['pairs'][number]): boolean {
+  return action !== 'issue' && (scopes !== undefined || for_users !== undefined);
+}
+
+/** The parts of the report on what pairs may do at their targets. */
+function listRightsParts({ dry_run: isPlan, pairs, subscriptions }: PlanReport): string[] {
+  const scoped = pairs.filter(({ action, scopes }) => action !== 'issue' && scopes !== undefined);
+  const users = pairs.filter(({ action, for_users }) => action !== 'issue' && for_users !== undefined);
+  const kept = pairs.filter((pair) => pair.kept_scopes !== undefined);
+  const parts: readonly (readonly [heading: string, lines: readonly string[]])[] = [
+    [`Scopes ${isPlan ? 'to change' : 'changed'}:`, scoped.map(toScopesLine)],
+    ['Scopes that stay, because the map names none:', kept.map(toKeptLine)],
+    [`Subscriptions ${isPlan ? 'to set' : 'set'}:`, subscriptions.map(toSubscriptionLine)],
+    [`For users ${isPlan ? 'to change' : 'changed'}:`, users.map(toUsersLine)],
+  ];
+  return parts.flatMap(([heading, lines]) => (lines.length === 0 ? [] : [[heading, ...lines].join('\n')]));
 }
 
 /** On the first run no service can have used these files, so their keys are first keys and need no warning. */

@@ -219,11 +219,6 @@ export interface PlanReport {
   readonly warnings: readonly string[];
 }
 
-/** Whether the map changes what a live credential may do. */
-export function changesRights({ action, scopes, for_users }: PlanReport['pairs'][number]): boolean {
-  return action !== 'issue' && (scopes !== undefined || for_users !== undefined);
-}
-
 type PairChange = Partial<Pick<AppCredentialResponse, 'scopes' | 'for_users'>>;
 
 export interface CredentialStore {
