@@ -125,7 +125,7 @@ const plant = <Name extends string>(name: Name, seed: number, where: Histories, 
   setting,
 });
 
-/** Each mistake, where it is looked for, and a seed that finds it among the first 20 histories. */
+/** Each mistake, where it is looked for, and a seed that finds it among the first ten histories. */
 export const mistakes = [
   plant('no wait', 2, histories),
   plant('seq instead of snapshot', 6, OVERLAPS),
@@ -139,9 +139,9 @@ export const mistakes = [
   plant('late answer used', 8, histories),
   plant('grace handed on', 6, histories, WITH_GRACE),
   plant('verdict from a replica’s memory', 10, STALE_REPLICAS),
-  plant('stale rows remembered', 31, REPLICAS),
+  plant('stale rows remembered', 174, REPLICAS),
   plant('reset remembered per connection', 18, histories),
-  plant('user voids no ticket', 20, DISABLED_USERS),
+  plant('user voids no ticket', 54, DISABLED_USERS),
   plant('list truncated', 22, histories),
   plant('log pruned without raising its start', 4, PRUNES),
   plant('repeated revocation does not wait', 21, histories),
@@ -156,11 +156,11 @@ export const mistakes = [
   plant('removal does not wait', 1, MEMBERS),
   plant('remembered answer outlives a demotion', 1, MEMBERS),
   plant('code outlives its issuer', 1, HOUSEHOLD_ACTS),
-  plant('last admin by look-then-write', 1, HOUSEHOLD_ACTS),
+  plant('last admin by look-then-write', 2, HOUSEHOLD_ACTS),
   plant('absent taken for none', 1, MEMBERS, UPGRADE),
-  plant('earlier link not indexed', 1, DELEGATIONS),
+  plant('earlier link not indexed', 5, DELEGATIONS),
   plant('scopes as signed', 1, DELEGATIONS),
-  plant('expiry outside the term', 1, DELEGATIONS),
+  plant('expiry outside the term', 90, DELEGATIONS),
   plant('demands judged when asked', 1, DELEGATIONS),
   plant('token reused by session and target', 1, ONWARD_CALLS),
 ];

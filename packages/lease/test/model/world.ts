@@ -266,7 +266,7 @@ export class World {
   }
 }
 
-/** Lets all promises settle: nothing in the model takes real time. */
-async function settle(): Promise<void> {
-  for (let turn = 0; turn < 40; turn += 1) await Promise.resolve();
+/** Lets all promises settle: nothing in the model takes real time, and Node.js runs a tick when no promise is left. */
+function settle(): Promise<void> {
+  return new Promise((resolve) => process.nextTick(resolve));
 }
