@@ -2,11 +2,13 @@ package platformauth
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 )
 
 // A Demand is what a route demands besides a valid credential. Demands are checked at each decision, also of an answer
-// from memory.
+// from memory. A guard panics when it is created with a demand that it cannot check, such as RequireUser(AsAdmin()); a
+// verification then returns ErrUnavailable.
 type Demand struct {
 	scope     string
 	role      Role
@@ -25,13 +27,14 @@ const (
 // behalf of a user has it: otherwise ErrMissingScope. A user's own token has no scopes.
 func Scope(scope string) Demand { return Demand{scope: scope} }
 
-// AcceptDelegated accepts also a service that calls on behalf of a user (RFC 8693), whom User.Delegation names.
+// AcceptDelegated accepts also a service that calls on behalf of a user (RFC 8693), which User.Delegation names.
 func AcceptDelegated() Demand { return Demand{delegated: acceptDelegated} }
 
 // OnlyDelegated accepts services that call on behalf of a user, and no user: otherwise ErrDelegationRequired.
 func OnlyDelegated() Demand { return Demand{delegated: onlyDelegated} }
 
-// AsAdmin demands that the member of a household is one of its admins: otherwise ErrMissingRole.
+// AsAdmin demands that the member of a household is one of its admins: otherwise ErrMissingRole. It belongs to RequireMember
+// and VerifyMember.
 func AsAdmin() Demand { return Demand{role: RoleAdmin} }
 
 type demands struct {
@@ -46,6 +49,28 @@ func toDemands(given []Demand) demands {
 		d.scope = cmp.Or(demand.scope, d.scope)
 		d.role = cmp.Or(demand.role, d.role)
 		d.delegated = cmp.Or(demand.delegated, d.delegated)
+	}
+	return d
+}
+
+// findMisuse returns which demand cannot be checked at this door. Ignoring it would admit callers whom the route means to
+// refuse.
+func (d demands) findMisuse(door Door) error {
+	switch {
+	case d.role != "" && d.household == nil:
+		return errors.New("platformauth: AsAdmin needs RequireMember, VerifyMember or WithMember")
+	case d.delegated != refuseDelegated && (door != DoorUser || d.household != nil):
+		return errors.New("platformauth: AcceptDelegated and OnlyDelegated are for users, without a household")
+	case d.scope != "" && door == DoorUser && d.delegated == refuseDelegated:
+		return errors.New("platformauth: a Scope of users needs AcceptDelegated or OnlyDelegated")
+	}
+	return nil
+}
+
+// mustCheck panics for demands that a guard of this door cannot check.
+func (d demands) mustCheck(door Door) demands {
+	if err := d.findMisuse(door); err != nil {
+		panic(err.Error())
 	}
 	return d
 }

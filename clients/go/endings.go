@@ -30,6 +30,9 @@ func (v *Verifier) WithMember(
 }
 
 func (v *Verifier) withEnding(ctx context.Context, door Door, headers Headers, d demands) (context.Context, func(), error) {
+	if err := d.findMisuse(door); err != nil {
+		return nil, nil, newUnavailable(err)
+	}
 	c, err := readCredential(door, headers)
 	if err != nil {
 		return nil, nil, err

@@ -76,7 +76,8 @@ func ExampleVerifier_RequireUser_delegated() {
 		Caller: "meals", Target: "recipes", Scopes: []string{"recipes:read"},
 	})
 	printStatus(read, "/recipes", meals.Header)
-	// A route that does not say so refuses a service that calls on behalf of a user.
+	// A route that does not say so refuses a service that calls on behalf of a user: 403 delegation_not_accepted where a
+	// published key has signed its token (AUTH_JWKS_URL), and otherwise 401.
 	printStatus(auth.RequireUser()(read), "/recipes", meals.Header)
 	// Output:
 	// for a user, by meals

@@ -8,7 +8,7 @@ import (
 // RequireApp admits requests with a valid key of another service for this one; AppFrom is the caller. Name a Scope on
 // each route for services: without one, restricted keys are admitted too.
 func (v *Verifier) RequireApp(given ...Demand) func(http.Handler) http.Handler {
-	d := toDemands(given)
+	d := toDemands(given).mustCheck(DoorApp)
 	return v.require([]Door{DoorApp}, false, func(*http.Request) demands { return d })
 }
 
@@ -17,13 +17,10 @@ func (v *Verifier) RequireNode() func(http.Handler) http.Handler {
 	return v.require([]Door{DoorNode}, false, demandNothing)
 }
 
-// RequireUser admits requests with a valid access token of a user; UserFrom is the caller. It panics for a Scope without
-// AcceptDelegated or OnlyDelegated: a user's own token has no scopes.
+// RequireUser admits requests with a valid access token of a user; UserFrom is the caller. A Scope needs AcceptDelegated or
+// OnlyDelegated: a user's own token has no scopes.
 func (v *Verifier) RequireUser(given ...Demand) func(http.Handler) http.Handler {
-	d := toDemands(given)
-	if d.scope != "" && d.delegated == refuseDelegated {
-		panic("platformauth: a Scope of users needs AcceptDelegated or OnlyDelegated")
-	}
+	d := toDemands(given).mustCheck(DoorUser)
 	return v.require([]Door{DoorUser}, false, func(*http.Request) demands { return d })
 }
 
@@ -33,9 +30,11 @@ func (v *Verifier) RequireMember(
 	household func(*http.Request) string, given ...Demand,
 ) func(http.Handler) http.Handler {
 	d := toDemands(given)
-	return v.require([]Door{DoorUser}, false, func(r *http.Request) demands {
+	of := func(r *http.Request) demands {
 		return demands{Demand: d.Demand, household: func() string { return household(r) }}
-	})
+	}
+	of(nil).mustCheck(DoorUser)
+	return v.require([]Door{DoorUser}, false, of)
 }
 
 // RequireAny admits requests by the first of these doors for which they present a credential, if that one is valid.
@@ -43,7 +42,7 @@ func (v *Verifier) RequireAny(door Door, others ...Door) func(http.Handler) http
 	return v.require(append([]Door{door}, others...), false, demandNothing)
 }
 
-// Optional is RequireAny, and admits requests without a credential, whose caller is nil.
+// Optional is RequireAny, and admits requests without a credential: UserFrom and its like then return nil.
 func (v *Verifier) Optional(door Door, others ...Door) func(http.Handler) http.Handler {
 	return v.require(append([]Door{door}, others...), true, demandNothing)
 }

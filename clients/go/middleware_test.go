@@ -130,12 +130,38 @@ func TestGuardsAdmitServicesOnBehalfOfUsersWhereTheRouteSaysSo(t *testing.T) {
 	alice := service.IssueUser(platformauthtest.User{})
 	status, body = request(t, auth.RequireUser(platformauth.OnlyDelegated()), alice.Header)
 	expect(t, status, body, http.StatusForbidden, "delegation_required")
-	defer func() {
-		if recover() == nil {
-			t.Error("a scope of users was taken")
-		}
-	}()
-	auth.RequireUser(platformauth.Scope("recipes:read"))
+}
+
+func TestDemandsThatADoorCannotCheckAreNotIgnored(t *testing.T) {
+	service := platformauthtest.NewService()
+	auth := service.Verifier(t, "recipes")
+	scope, admin, delegated := platformauth.Scope("recipes:read"), platformauth.AsAdmin(), platformauth.AcceptDelegated()
+	ofHome := func(*http.Request) string { return home }
+	guards := map[string]func(){
+		"a scope of users":             func() { auth.RequireUser(scope) },
+		"an admin of no household":     func() { auth.RequireUser(admin) },
+		"an app as admin":              func() { auth.RequireApp(admin) },
+		"an app on behalf of a user":   func() { auth.RequireApp(delegated) },
+		"a member on behalf of a user": func() { auth.RequireMember(ofHome, delegated) },
+		"a scope of members":           func() { auth.RequireMember(ofHome, scope) },
+	}
+	for name, create := range guards {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("the guard was created")
+				}
+			}()
+			create()
+		})
+	}
+	alice := service.IssueUser(platformauthtest.User{})
+	if _, err := auth.VerifyUser(t.Context(), alice.Header, admin); !errors.Is(err, platformauth.ErrUnavailable) {
+		t.Errorf("an admin of no household was verified: %v", err)
+	}
+	if _, _, err := auth.WithCredential(t.Context(), platformauth.DoorUser, alice.Header, scope); err == nil {
+		t.Error("a connection with a scope of users was admitted")
+	}
 }
 
 func TestGuardsOfSeveralDoors(t *testing.T) {

@@ -43,7 +43,8 @@ func FromEnvironment(ctx context.Context, options ...Option) (*Verifier, error) 
 	return New(ctx, config, options...)
 }
 
-// New makes a verifier, and starts to poll. The error is about the settings alone, and names each without showing it.
+// New makes a verifier, and starts to poll. The error is about the settings alone, and names each without showing it. The
+// verifier works until Close, or until the context ends.
 func New(ctx context.Context, config Config, options ...Option) (*Verifier, error) {
 	s, err := toSettings(config, options)
 	if err != nil {
@@ -149,7 +150,8 @@ func (v *Verifier) GoString() string { return v.String() }
 // MarshalText leaves out what is secret.
 func (v *Verifier) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
-// VerifyApp verifies the key of a calling service: X-Platform-App-Id and X-Platform-App-Key.
+// VerifyApp verifies the key of a calling service: X-Platform-App-Id and X-Platform-App-Key. The error of this and the other
+// verifications is an *Error, and is ErrRefused or ErrUnavailable; WriteError answers it.
 func (v *Verifier) VerifyApp(ctx context.Context, headers Headers, given ...Demand) (App, error) {
 	found, err := v.verify(ctx, DoorApp, headers, toDemands(given))
 	app, _ := found.(App)
@@ -211,6 +213,9 @@ func (v *Verifier) explain(door Door, headers Headers, err error) *Error {
 }
 
 func (v *Verifier) decide(ctx context.Context, door Door, headers Headers, d demands) (principal, error) {
+	if err := d.findMisuse(door); err != nil {
+		return nil, newUnavailable(err)
+	}
 	c, err := readCredential(door, headers)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@
 //		grpc.StreamInterceptor(platformauthgrpc.Stream(auth, rules)),
 //	)
 //
-// A call without a rule is refused. platformauth.UserFrom and its like return the caller.
+// A call of a method without a rule is refused. platformauth.UserFrom, NodeFrom and AppFrom return the caller.
 package platformauthgrpc
 
 import (
@@ -44,10 +44,10 @@ func Node() Rule {
 	}
 }
 
-// User admits calls of users.
-func User() Rule {
+// User admits calls of users, and with platformauth.AcceptDelegated those of services on behalf of users.
+func User(demands ...platformauth.Demand) Rule {
 	return func(ctx context.Context, auth *platformauth.Verifier, headers platformauth.Headers) (context.Context, error) {
-		user, err := auth.VerifyUser(ctx, headers)
+		user, err := auth.VerifyUser(ctx, headers, demands...)
 		return platformauth.WithUser(ctx, user), err
 	}
 }
