@@ -7,6 +7,8 @@ export const HOT = ['validate-node', 'validate-app', 'users/me', 'refresh', 'log
 
 /** The default of REVOCATION_LEASE_MS. */
 const LEASE_MS = 500;
+/** How far apart requests may be answered that asked one question of the service together. */
+const MAX_JOINED_MS = 50;
 
 /** A door of a verifier. */
 type VerifierRoute = `${VerifierProgram['name']} ${VerifierQuestion['door']}`;
@@ -134,14 +136,19 @@ export class LoadRecord {
 
   /**
    * @param graceMs how long after the fault a verifier may still answer 503
-   * @returns the 503s of verifiers that neither the fault nor a timeout (an answer that took longer than its lease)
-   * explains
+   * @returns the 503s of verifiers that neither the fault nor a timeout explains: an answer that took longer than its
+   * lease, to this request or to an earlier one that it joined
    */
   listUnavailableOutside(graceMs: number): Unavailable[] {
     const { injectedAt = Infinity, healedAt = Infinity } = this;
-    return this.unavailables.filter(({ startedAt, endedAt }) => {
+    const late = this.unavailables.filter(({ startedAt, endedAt }) => endedAt - startedAt >= LEASE_MS);
+    return this.unavailables.filter(({ name, startedAt, endedAt }) => {
       const isOutside = endedAt < injectedAt || startedAt > healedAt + graceMs;
-      return isOutside && endedAt - startedAt < LEASE_MS;
+      const isLate = late.some(
+        (other) =>
+          other.name === name && other.startedAt <= startedAt && Math.abs(other.endedAt - endedAt) < MAX_JOINED_MS,
+      );
+      return isOutside && !isLate;
     });
   }
 
