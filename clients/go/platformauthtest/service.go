@@ -58,6 +58,7 @@ type Credential struct {
 // An App is the key of a calling service. Without Scopes it is not restricted.
 type App struct {
 	Caller string
+	// Target is the name of the service under test. A verifier refuses a key for another one, or for none.
 	Target string
 	Scopes []string
 }
@@ -88,7 +89,7 @@ type Membership struct {
 	Role platformauth.Role `json:"role"`
 }
 
-// IssueApp issues the key of a calling service, for a target such as the name of the service under test.
+// IssueApp issues the key of a calling service.
 func (s *Service) IssueApp(app App) Credential {
 	id, key := newID(), "test_app_"+rand.Text()
 	body := map[string]any{"app_id": id, "caller": orDefault(app.Caller, "caller"), "target": app.Target}
