@@ -8,6 +8,8 @@ const WAIT_SECONDS = 20;
 
 const answer = z.object({ events: z.array(z.object({ cursor: z.string() })), reset: z.boolean() });
 
+class ReaderResetError extends Error {}
+
 export class EventReader {
   constructor(readonly own: ReaderKey) {}
 
@@ -17,7 +19,10 @@ export class EventReader {
     let after: string | undefined;
     while (!signal.aborted) {
       // Pauses after a 503, as a verifier does.
-      const events = await this.poll({ after, wait_seconds: WAIT_SECONDS }, signal).catch(() => sleep(1_000));
+      const events = await this.poll({ after, wait_seconds: WAIT_SECONDS }, signal).catch((error: unknown) => {
+        if (error instanceof ReaderResetError) throw error;
+        return sleep(1_000);
+      });
       count += events?.length ?? 0;
       after = events?.at(-1) ?? after;
     }
@@ -36,7 +41,7 @@ export class EventReader {
       body: JSON.stringify({ consumer: 'bench', ...body }),
       ...(signal && { signal }),
     });
-    if (reset) throw new Error(`${this.own.serviceName} was reset`);
+    if (reset) throw new ReaderResetError(`${this.own.serviceName} was reset`);
     return events.map(({ cursor }) => cursor);
   }
 }

@@ -7,6 +7,7 @@ import { readerKeys } from './work-messages.js';
 
 const LOWEST_PRIORITY = 19;
 
+// Of this thread on Linux; elsewhere it would be that of the whole process.
 if (process.platform === 'linux') setPriority(LOWEST_PRIORITY);
 const readers = readerKeys.parse(workerData).map((own) => new EventReader(own));
 const over = new AbortController();

@@ -248,11 +248,10 @@ async function measureArm(
   const startedAt = performance.now();
   const following = followUntil(reading, over.signal);
   const acting = actUntil(platform.databaseUrl, acts, over.signal);
-  // Awaited below, where a failure throws.
-  acting.catch(() => undefined);
+  // Both are awaited below, where a failure throws.
+  for (const work of [following, acting]) work.catch(() => undefined);
   await sleep(SETTLE_MS);
-  const measured = await logIn(platform, people, seconds);
-  over.abort();
+  const measured = await logIn(platform, people, seconds).finally(() => over.abort());
   const minutes = (performance.now() - startedAt) / 60_000;
   const events = await following;
   tally?.push({ ...measured, actRate: (await acting) / minutes, eventRate: events / minutes });
@@ -265,7 +264,8 @@ function followUntil(readers: readonly EventReader[], signal: AbortSignal): Prom
     const workerData = readers.map(({ own }) => own);
     const thread = new Worker(new URL('./event-readers-thread.js', import.meta.url), { workerData });
     signal.addEventListener('abort', () => thread.postMessage('over'));
-    thread.once('message', (count) => resolve(z.number().parse(count))).once('error', reject);
+    thread.once('message', (count) => resolve(z.number().parse(count)));
+    thread.once('error', reject).once('exit', (code) => reject(new Error(`The readers ended with ${code}`)));
   });
 }
 
