@@ -6,7 +6,7 @@ type Send = (sql: string, values?: unknown[]) => Promise<unknown>;
 /** Sends a statement; `this` sends another one on the same connection or pool. */
 export type Query = (this: Send, sql: string, values?: unknown[]) => Promise<unknown>;
 
-/** Runs work while the queries of transactions, repositories and hot statements go through another function. */
+/** Runs work while the queries of entity managers, the data source and hot statements go through another function. */
 export async function withWrappedQueries<Result>(
   wrap: (query: Query) => Query,
   work: () => Promise<Result>,

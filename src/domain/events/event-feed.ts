@@ -53,8 +53,8 @@ const FIND_HOLDER = `SELECT CASE WHEN consumer <> $2
 /**
  * `$1`: types, `$2` and `$3`: position, `$4`: limit. One statement, so that a purge between its parts cannot hide
  * events. Each type reads its own part of the index. It is no equation, because PostgreSQL then drops the type from the
- * order, and may pass over the events of all other types by the primary key: seconds after a month of logins. It has no
- * name, because a prepared plan would not know how few events are read.
+ * order, and may pass over the events of all other types by the primary key: seconds after a month of logins. It is
+ * not prepared, because a generic plan would not know how few events are read.
  */
 const READ = `SELECT ${buildIsPurged('$1', '$2', '$3')} AS "isPurged", copied.seal::float8 AS copied,
     COALESCE((SELECT ${SEAL_MARK} FROM audit_seals WHERE number = copied.seal), '') AS "copiedMark",
@@ -69,14 +69,15 @@ const READ = `SELECT ${buildIsPurged('$1', '$2', '$3')} AS "isPurged", copied.se
     JOIN audit_seals ON audit_seals.number = next.seal), '[]') AS events
   FROM event_position AS copied`;
 /**
- * `$1`: service, `$2` to `$4`: seal, number and origin of the cursor, `$5` and `$6`: the generation and the
- * consumer for which it was judged. Never moves back, also beside another poll of the consumer; positions of another
- * history cannot be compared.
+ * `$1`: service, `$2` to `$4`: seal, number and origin of the cursor, `$5` to `$7`: generation, consumer and origin as
+ * {@link HOLD} found them. Judges again what may have changed since (another poll, a takeover, a rewind, a failover), and
+ * never moves back within one history. Skips a locked row: the cursor, or a later one, comes again.
  */
 const MOVE = {
   name: 'events_move',
   text: `UPDATE event_subscriptions SET seal = $2, number = $3, origin = $4, updated_at = clock_timestamp()
-    WHERE service = $1 AND generation = $5 AND consumer = $6
+    WHERE service = (SELECT service FROM event_subscriptions WHERE service = $1 FOR UPDATE SKIP LOCKED)
+      AND generation = $5 AND consumer = $6 AND origin IS NOT DISTINCT FROM $7::text AND ${ORIGIN} = $4
       AND (origin IS DISTINCT FROM $4 OR (seal, number) < ($2, $3))`,
 };
 /** The deletions between two positions of which the service has no receipt yet, as it has after a rewind. */
@@ -167,7 +168,10 @@ export class EventFeed {
     return (await this.readOnce(poll)).batch;
   }
 
-  /** Without a transaction around it: what a statement finds changed since the one before, it judges again. */
+  /**
+   * Needs no transaction: MOVE judges again what HOLD found, and READ judges purges again. What READ tells after a takeover
+   * or a rewind is only told twice.
+   */
   private async readOnce(poll: Poll): Promise<ReadResult> {
     const { service, consumer, after, limit } = poll;
     const cursor = after === undefined ? undefined : parseEventCursor(after);
@@ -204,7 +208,7 @@ export class EventFeed {
     const stored = getStored(held);
     if (stored && !isAfter(cursor, stored)) return;
     const { seal, number } = cursor;
-    const move = [poll.service, seal, number, held.present, held.generation, poll.consumer];
+    const move = [poll.service, seal, number, held.present, held.generation, poll.consumer, held.origin];
     if (stored && !cursor.isReset && held.types.includes('user.deleted'))
       await this.dataSource.transaction(async (transaction) => {
         const [, moved] = await transaction.query<[unknown, number]>(MOVE.text, move);

@@ -3,9 +3,9 @@ import { Database } from '../../foundation/database/database.js';
 import type { EventType } from './event-types.js';
 
 const QUERY_INTERVAL_MS = 1_000;
-const MAX_TURN_MS = 100;
-/** Less than the time between two runs of the job that copies events. */
-const MAX_WAKING_MS = 4_000;
+const MAX_STAGGER_INTERVAL_MS = 100;
+/** Less than the interval of the job that copies events (5 s by default), so that batches do not pile up. */
+const MAX_STAGGER_MS = 4_000;
 
 /** `$1`: the oldest seal that a waiting poll has read. Without new seals the statement reads one row. */
 const FIND_NEW_TYPES = {
@@ -18,7 +18,7 @@ interface Wait {
   readonly types: readonly EventType[];
   /** The last seal that the poll has read. */
   seal: number;
-  /** Whether there are events of its types, so that it ends when its turn comes. */
+  /** Whether there are events of its types, so that it soon ends. */
   isDue: boolean;
   /** Ends the wait. @param mayHaveEvents whether there may be events to read */
   end(mayHaveEvents: boolean, error?: Error): void;
@@ -60,7 +60,7 @@ export class EventWaits implements OnApplicationShutdown {
     if (this.isStopping) return false;
     this.waits.get(service)?.end(false);
     return new Promise((resolve, reject) => {
-      const timeout = setTimeout(() => wait.end(false), timeoutMs);
+      const timeout = setTimeout(() => wait.end(wait.isDue), timeoutMs);
       const wait: Wait = {
         types,
         seal,
@@ -88,7 +88,7 @@ export class EventWaits implements OnApplicationShutdown {
             wait.isDue = wait.types.some((type) => newTypes.has(type));
             if (!wait.isDue) wait.seal = rows[0]?.copied ?? wait.seal;
           }
-          wakeInTurn(waits.filter(({ isDue }) => isDue));
+          wakeStaggered(waits.filter(({ isDue }) => isDue));
         },
         (error: unknown) => waits.forEach((wait) => wait.end(false, error as Error)),
       );
@@ -98,7 +98,7 @@ export class EventWaits implements OnApplicationShutdown {
 }
 
 /** Not all at once: many services that read together would take the processors from logins. */
-function wakeInTurn(waits: readonly Wait[]): void {
-  const delayMs = Math.min(MAX_TURN_MS, MAX_WAKING_MS / waits.length);
-  for (const [turn, wait] of waits.entries()) setTimeout(() => wait.end(true), turn * delayMs).unref();
+function wakeStaggered(waits: readonly Wait[]): void {
+  const intervalMs = Math.min(MAX_STAGGER_INTERVAL_MS, MAX_STAGGER_MS / waits.length);
+  for (const [index, wait] of waits.entries()) setTimeout(() => wait.end(true), index * intervalMs).unref();
 }

@@ -44,8 +44,9 @@ const END = `SELECT seal::float8, ${END_OF_SEAL} AS number FROM event_position`;
 const FIND_CREDENTIAL = `SELECT FROM app_credentials WHERE caller = $1 AND target = $2
   AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > clock_timestamp())`;
 const LOCK = `SELECT types, seal::float8, number FROM event_subscriptions WHERE service = $1 FOR UPDATE`;
-const INSERT = `INSERT INTO event_subscriptions (service, types, seal, number, origin, created_at, updated_at)
-  SELECT $2::text, $1::text[], seal, number, ${ORIGIN}, clock_timestamp(), clock_timestamp()`;
+/** A random generation, so that a cursor of a removed subscription continues at the position of its successor. */
+const INSERT = `INSERT INTO event_subscriptions (service, types, seal, number, generation, origin, created_at, updated_at)
+  SELECT $2::text, $1::text[], seal, number, (random() * 1e9)::integer, ${ORIGIN}, clock_timestamp(), clock_timestamp()`;
 const CHANGE_TYPES = `UPDATE event_subscriptions
   SET types = $2, generation = generation + $3, updated_at = clock_timestamp() WHERE service = $1`;
 /** Keeps the origin, so that a restore which the service has not noticed yet is still answered with a reset. */

@@ -28,8 +28,8 @@ async function deleteUsers(count: number): Promise<string[]> {
 
 const listSubjects = (events: readonly Told[]): string[] => events.map(({ subject }) => subject.id);
 
-/** Does the work once, when a poll has judged its cursor. */
-function afterJudgement(work: () => PromiseLike<unknown>): (query: Query) => Query {
+/** Does the work once, between the statements HOLD and MOVE of a poll. */
+function afterHold(work: () => PromiseLike<unknown>): (query: Query) => Query {
   let isDone = false;
   return (query) =>
     async function (sql, values) {
@@ -139,26 +139,50 @@ describe('POST /internal/events', () => {
     expect((await subscriber.read({ after: events[0]!.cursor })).events).toEqual([]);
   });
 
-  it('does not move the position when a rewind comes between the judgement of a cursor and the move', async () => {
+  it('does not move the position when a rewind comes between HOLD and MOVE', async () => {
     const subscriber = await Subscriber.to(app, ['user.registered']);
     const ids = await deleteUsers(2);
     const { events } = await subscriber.read();
     await withWrappedQueries(
-      afterJudgement(() => app.admin.post(`${subscriber.path}/rewind`, {}).expect(204)),
+      afterHold(() => app.admin.post(`${subscriber.path}/rewind`, {}).expect(204)),
       () => subscriber.read({ after: events[1]!.cursor }),
     );
     expect(listSubjects((await subscriber.read({ limit: 500 })).events)).toEqual(expect.arrayContaining(ids));
   });
 
-  it('does not move the position back when a later cursor comes between the judgement of a cursor and the move', async () => {
+  it('does not move the position back when a later cursor comes between HOLD and MOVE', async () => {
     const subscriber = await Subscriber.to(app, ['user.registered']);
     await deleteUsers(2);
     const { events } = await subscriber.read();
     await withWrappedQueries(
-      afterJudgement(() => subscriber.read({ after: events[1]!.cursor })),
+      afterHold(() => subscriber.read({ after: events[1]!.cursor })),
       () => subscriber.read({ after: events[0]!.cursor }),
     );
     expect((await subscriber.read()).events).toEqual([]);
+  });
+
+  it('does not move the position when another process takes over between HOLD and MOVE', async () => {
+    const subscriber = await Subscriber.to(app, ['user.registered']);
+    await deleteUsers(1);
+    const { events } = await subscriber.read();
+    const takeOver = async () => {
+      await query(`UPDATE event_subscriptions SET polled_at = now() - interval '31 seconds' WHERE service = $1`, [
+        subscriber.name,
+      ]);
+      return subscriber.another().read();
+    };
+    await withWrappedQueries(afterHold(takeOver), () => subscriber.read({ after: events[0]!.cursor }));
+    expect((await takeOver()).events).toEqual(events);
+  });
+
+  it('begins a subscription anew that was removed and made again, whatever cursor comes', async () => {
+    const subscriber = await Subscriber.to(app, ['user.registered']);
+    const ids = await deleteUsers(2);
+    const { events } = await subscriber.read();
+    await app.admin.delete(subscriber.path).expect(204);
+    await subscriber.subscribe(['user.registered', 'user.deleted'], 'beginning');
+    const { events: again } = await subscriber.read({ after: events[1]!.cursor, limit: 500 });
+    expect(listSubjects(again)).toEqual(expect.arrayContaining(ids));
   });
 
   it('passes over the oldest unread event with a skip', async () => {
@@ -237,7 +261,7 @@ describe('POST /internal/events', () => {
     expect((await first.poll()).status).toBe(409);
   });
 
-  it('answers 409 to parallel polls while one of them reads, and lets none wait for its lock', async () => {
+  it('answers 409 to polls while the subscription is locked, and lets none wait for its lock', async () => {
     const subscriber = await Subscriber.to(app, ['user.deleted']);
     const reading = await openTransaction(
       app.database,
@@ -311,14 +335,31 @@ describe('POST /internal/events', () => {
     ]);
   });
 
-  it('writes one receipt when two polls of a consumer acknowledge at once', async () => {
+  it('writes one receipt for each deletion when two polls of a consumer acknowledge at once', async () => {
     const subscriber = await Subscriber.to(app, ['user.deleted']);
-    const [, id] = await deleteUsers(2);
+    const ids = await deleteUsers(2);
     const [first, second] = (await subscriber.read()).events;
-    await Promise.all([first, second, second, first].map((event) => subscriber.poll({ after: event!.cursor })));
-    await subscriber.read({ after: second!.cursor });
-    const receipts = `SELECT FROM audit_events WHERE event = 'user.deletion.acknowledged' AND subject = $1`;
-    expect(await query(receipts, [id])).toHaveLength(1);
+    await withWrappedQueries(
+      afterHold(() => subscriber.read({ after: first!.cursor })),
+      () => subscriber.read({ after: second!.cursor }),
+    );
+    const receipts = `SELECT FROM audit_events WHERE event = 'user.deletion.acknowledged' AND subject = ANY ($1)`;
+    expect(await query(receipts, [ids])).toHaveLength(2);
+  });
+
+  it('writes no receipt when another history begins between HOLD and MOVE', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const [id] = await deleteUsers(1);
+    const { cursor } = (await subscriber.read()).events[0]!;
+    const setEpoch = (change: number) => query('UPDATE audit_settings SET epoch = epoch + $1', [change]);
+    await withWrappedQueries(
+      afterHold(() => setEpoch(1)),
+      () => subscriber.read({ after: cursor }),
+    );
+    await setEpoch(-1);
+    expect(
+      await query(`SELECT FROM audit_events WHERE event = 'user.deletion.acknowledged' AND subject = $1`, [id]),
+    ).toEqual([]);
   });
 
   it('writes no receipt for deletions that a reset passes over', async () => {
