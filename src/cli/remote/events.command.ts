@@ -57,9 +57,14 @@ function addRewind(events: Command): void {
     .answer(
       async (client, service: string, { to }: { to?: string }) => {
         await client.post(`${toPath(service)}/rewind`, { to });
-        return { service, rewound: true };
+        const { unread, oldest_unread } = await client.get<EventSubscriptionResponse>(toPath(service));
+        return { service, rewound: true, unread, oldest_unread };
       },
-      (_result, service) => `${service} reads again.`,
+      ({ oldest_unread: oldest }, service, { to }) => {
+        const start = to === undefined ? 'at the oldest event that is kept' : `at ${to}`;
+        const next = oldest ? `The next event is ${describeEvent(oldest)}.` : 'Nothing is unread.';
+        return `${service} reads again ${start}, unless it was not that far. ${next}`;
+      },
     );
 }
 
@@ -69,12 +74,22 @@ function addSkip(events: Command): void {
     .option('--every', 'pass over all events that it has not acknowledged', false)
     .answer(
       async (client, service: string, { every }: { every: boolean }, command: Command) => {
-        await createConfirm(command)(`${service} does not get ${every ? 'any event so far' : 'this event'} then.`);
+        const { oldest_unread: oldest } = await client.get<EventSubscriptionResponse>(toPath(service));
+        if (!oldest) return { service, skipped: false, oldest_unread: null };
+        const lost = every ? `any event so far, from ${describeEvent(oldest)} on` : describeEvent(oldest);
+        await createConfirm(command)(`${service} then does not get ${lost}.`);
         await client.post(`${toPath(service)}/skip`, { all: every });
-        return { service, skipped: true };
+        return { service, skipped: true, oldest_unread: oldest };
       },
-      (_result, service) => `${service} goes on after what was passed over.`,
+      ({ oldest_unread: oldest }, service, { every }) => {
+        if (!oldest) return `Nothing is unread, so ${service} passes over nothing.`;
+        return `${service} passes over ${every ? 'all events so far, from ' : ''}${describeEvent(oldest)}${every ? ' on' : ''}.`;
+      },
     );
+}
+
+function describeEvent({ type, subject, time }: NonNullable<EventSubscriptionResponse['oldest_unread']>): string {
+  return `${type} ${subject} of ${time}`;
 }
 
 const toPath = (service: string): string => `${PATH}/${encodeURIComponent(service)}`;
