@@ -16,6 +16,8 @@ export interface Route extends RouteDeclaration {
   readonly path: string;
   /** The most items of each list that a JSON body may have, by the list's JSON Pointer. The items are texts. */
   readonly lists: ReadonlyMap<string, number>;
+  /** The names of the fields that a JSON body may have. */
+  readonly fields: ReadonlySet<string>;
   /** Whether a class validates the query. Services get no other parameter past the head of the request. */
   readonly takesQuery: boolean;
   readonly handler?: object;
@@ -62,7 +64,7 @@ const DEFAULTS = {
   logged: 'all',
   countedAs: [],
 } as const;
-const NO_LISTS: ReadonlyMap<string, number> = new Map();
+const NO_FIELDS = { lists: new Map<string, number>(), fields: new Set<string>() } as const;
 
 @Injectable()
 export class RouteTable {
@@ -80,7 +82,7 @@ export class RouteTable {
 
   /** Adds a page that Nest does not route: it has no door and no body. */
   addPage(path: string, audience: Route['audience']): void {
-    this.add({ ...DEFAULTS, audience, doors: [], name: '', method: 'GET', path, lists: NO_LISTS, takesQuery: false });
+    this.add({ ...DEFAULTS, audience, doors: [], name: '', method: 'GET', path, ...NO_FIELDS, takesQuery: false });
   }
 
   /** @param path without a query. Literals precede patterns: `/passkeys/options` is not `/passkeys/:id` */
@@ -148,8 +150,8 @@ function compileRoute(controller: Type, name: string, handler: object): Route | 
   const validated = listValidatedParameters(controller, name);
   const body = validated.find(({ type }) => type === 'body')?.metatype;
   const takesQuery = validated.some(({ type }) => type === 'query');
-  const lists = body ? new Map(readListFields(body)) : NO_LISTS;
-  return { ...declared, doors, name, method: RequestMethod[method], path, lists, takesQuery, handler };
+  const known = body ? { lists: new Map(readListFields(body)), fields: readFieldNames(body) } : NO_FIELDS;
+  return { ...declared, doors, name, method: RequestMethod[method], path, ...known, takesQuery, handler };
 }
 
 const VALIDATED = new Map<string, 'body' | 'query'>([
@@ -167,6 +169,11 @@ export function listValidatedParameters(controller: Type, name: string) {
     const type = VALIDATED.get(key.slice(0, key.indexOf(':')));
     return metatype && type ? [{ index, type, metatype }] : [];
   });
+}
+
+function readFieldNames(body: Type): Set<string> {
+  const rules = getMetadataStorage().getTargetValidationMetadatas(body, '', false, false);
+  return new Set(rules.map(({ propertyName }) => propertyName));
 }
 
 /** @returns the most items of each list that the class of a body declares with `ArrayMaxSize`, by its JSON Pointer */

@@ -35,17 +35,17 @@ export const readBytes = raw({
 export function parseJson(request: Request, _response: Response, next: NextFunction): void {
   const bytes: unknown = request.body;
   if (Buffer.isBuffer(bytes)) {
-    const { body, lists } = getDeclaredRoute(request);
-    if (body === 'json') request.body = bytes.length > 0 ? parseBody(bytes, lists) : undefined;
+    const route = getDeclaredRoute(request);
+    if (route.body === 'json') request.body = bytes.length > 0 ? parseBody(bytes, route) : undefined;
   }
   next();
 }
 
-function parseBody(bytes: Buffer, lists: Route['lists']): unknown {
+function parseBody(bytes: Buffer, route: Route): unknown {
   // Decoding would replace invalid bytes with U+FFFD and so make different passwords equal.
   if (!isUtf8(bytes)) throw new ProblemException(problems.malformedRequest);
   let maxCommas = MAX_NAMES;
-  for (const maxItems of lists.values()) maxCommas += maxItems;
+  for (const maxItems of route.lists.values()) maxCommas += maxItems;
   refuseCostlyJson(bytes, maxCommas);
   let body: unknown;
   try {
@@ -53,7 +53,7 @@ function parseBody(bytes: Buffer, lists: Route['lists']): unknown {
   } catch {
     throw new ProblemException(problems.malformedRequest);
   }
-  refuseHostileValues(body, lists);
+  refuseHostileValues(body, route);
   return body;
 }
 
@@ -78,7 +78,7 @@ function findEndOfString(bytes: Buffer, start: number): number {
   return i;
 }
 
-function refuseHostileValues(body: unknown, lists: Route['lists']): void {
+function refuseHostileValues(body: unknown, { lists, fields }: Route): void {
   if (typeof body !== 'object' || body === null || Array.isArray(body))
     throw new ProblemException(problems.malformedRequest);
   let names = 0;
@@ -86,13 +86,15 @@ function refuseHostileValues(body: unknown, lists: Route['lists']): void {
   for (let item = pending.pop(); item; item = pending.pop()) {
     const { value, pointer } = item;
     if (typeof value === 'string') refuseHostileText(value, pointer);
-    if (Array.isArray(value) && !lists.has(pointer)) refuseField(pointer, 'must not be a list');
     if (typeof value !== 'object' || value === null) continue;
     for (const [name, child] of Object.entries<unknown>(value as Record<string, unknown>)) {
       if (!Array.isArray(value) && (names += 1) > MAX_NAMES) refuseField('', TOO_MANY_NAMES);
       if (PROTOTYPE_NAMES.has(name))
         refuseField(pointer || `/${name}`, 'is or contains a name that is not a field of this request');
-      pending.push({ value: child, pointer: `${pointer}/${toPointerToken(name)}` });
+      const below = `${pointer}/${toPointerToken(name)}`;
+      if (Array.isArray(child) && !lists.has(below))
+        refuseField(below, pointer === '' && !fields.has(name) ? UNKNOWN_FIELD : 'must not be a list');
+      pending.push({ value: child, pointer: below });
     }
   }
 }

@@ -196,6 +196,11 @@ describe('an anonymous request causes little work:', () => {
     },
   );
 
+  it('a list under a name that the request does not have is refused for its name', async () => {
+    const answer = await login('{"events":[{}],"password":"x"}');
+    expect(errorsOf(answer)).toEqual([{ pointer: '/events', detail: 'is not a field of this request' }]);
+  });
+
   it('a string longer than any field is refused before validation', async () => {
     expect(errorsOf(await login(JSON.stringify({ email: 'x'.repeat(8_193) })))).toEqual([
       { pointer: '/email', detail: 'must be text of at most 8192 characters' },
