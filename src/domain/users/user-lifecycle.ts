@@ -33,7 +33,8 @@ interface NewUser {
   readonly password: string;
 }
 
-type InvitedUser = Pick<NewUser, 'email'> & { readonly password?: string | undefined };
+/** Without a password, an operator invites the user. */
+type RequestedUser = Pick<NewUser, 'email'> & { readonly password?: string | undefined };
 
 interface CreatedUser {
   readonly user: User;
@@ -54,7 +55,7 @@ export class Registration {
     private readonly clock: ComparedClock,
   ) {}
 
-  async registerUser({ email, password }: InvitedUser, actor: Actor): Promise<User> {
+  async registerUser({ email, password }: RequestedUser, actor: Actor): Promise<User> {
     if (this.environment.registration === 'closed') throw new ProblemException(problems.registrationClosed);
     if (password === undefined) refuseField('/password', PASSWORD_DETAIL);
     await this.throttle.refuseBusyNetwork('user.registration.throttled', actor.address);
@@ -67,7 +68,7 @@ export class Registration {
   }
 
   /** Without a password the user chooses one, by an invitation: ASVS 6.4.6 wants no operator to know it. */
-  async registerUserByOperator({ email, password }: InvitedUser, actor: Actor): Promise<CreatedUser> {
+  async registerUserByOperator({ email, password }: RequestedUser, actor: Actor): Promise<CreatedUser> {
     if (password === undefined) return this.inviteUser(email, actor);
     if (this.environment.adminSetPasswords === 'refused')
       refuseField('/password', 'is not accepted: leave it out, and the user gets an invitation to choose one');
@@ -163,7 +164,7 @@ export class UserChanges {
     return isActive === false || email !== undefined ? this.propagation.propagateAfter(commit) : commit();
   }
 
-  /** Deletes the account, and by foreign keys its sessions. Afterwards no verifier accepts a token of the user. */
+  /** Deletes the account and its sessions. Afterwards no verifier accepts a token of the user. */
   async deleteUser(id: string, actor: Actor): Promise<void> {
     await this.propagation.propagateAfter(() =>
       this.departures.deleteWithMemberships(id, async (transaction, memberships) => {
@@ -195,7 +196,7 @@ export class UserChanges {
       is_active: user.isActive,
       ...(isProofChanged && { email_verified: user.emailVerifiedAt !== null }),
     });
-    // The audit log contains no addresses.
+    // The audit log contains no e-mail addresses.
     const changes = { before: toFields(before), after: { ...toFields(after), ...(isMoved && { email: 'another' }) } };
     const event = toUserEvent('admin.user.updated', actor, before.id, {
       time: now,

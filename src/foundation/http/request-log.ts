@@ -14,7 +14,7 @@ export interface CompletedRequest {
 }
 
 /**
- * @param logsSuccesses logs every request of routes that declare to log failures only
+ * @param logsSuccesses logs also the successes of routes that declare to log failures only
  * @param counters what counts each completed request
  */
 export function createRequestLog(
