@@ -36,6 +36,7 @@ export function addCommand<Added extends Command = Command>(
   let path = name;
   for (let above: Command | null = parent; above; above = above.parent) path = `${above.name()} ${path}`;
   const line = `${variables} ${path} ${example}`.trim();
+  command.showHelpAfterError(`(see ${path} --help)`);
   return command.addHelpText('after', `\n${needs}\n\nExample:\n  ${line}`);
 }
 

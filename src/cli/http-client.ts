@@ -140,7 +140,7 @@ function describeFailure(url: string, error: unknown): string {
     return `${url} answered with more than ${MAX_ANSWER_MIB} MiB, which this service never does. Correct --url or AUTH_URL.`;
   if (name === 'SyntaxError') return `${url} answered with a body that is not valid JSON.`;
   if (code === 'ECONNREFUSED')
-    return `Connection to ${url} refused. Start the service (\`npm start\`), or correct --url or AUTH_URL.`;
+    return `Connection to ${url} refused: is the service running? Start it (\`npm start\`), or correct --url or AUTH_URL.`;
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
     return `The host of ${url} has no address. Correct --url or AUTH_URL.`;
   if (UNTRUSTED_CERTIFICATE.test(code))
@@ -148,8 +148,22 @@ function describeFailure(url: string, error: unknown): string {
   return `The connection to ${url} failed${code && ` (${code})`}.`;
 }
 
-/** @returns the error for a refusal, with what the operator can do about it */
-export function toServiceError(url: string, answer: Answer): CommandFailedError {
+/** The commands whose lists show the ids of a path below `/api/v0/admin/`. */
+const LISTS: Readonly<Record<string, string>> = {
+  'app-credentials': 'apps list',
+  enrolments: 'nodes enrolments',
+  'event-subscriptions': 'events list',
+  households: 'households list',
+  nodes: 'nodes list',
+  operators: 'operators list',
+  users: 'users list',
+};
+
+/**
+ * @param path below `/api/v0/admin/`; empty for other routes
+ * @returns the error for a refusal, with what the operator can do about it
+ */
+export function toServiceError(url: string, answer: Answer, path = ''): CommandFailedError {
   const problem = readProblem(answer);
   if (answer.status >= 300 && answer.status < 400)
     return new CommandFailedError(
@@ -167,7 +181,7 @@ export function toServiceError(url: string, answer: Answer): CommandFailedError 
   // The details of these problems refer to members of the document, which are printed in their place.
   const detail = errors.length > 0 || problem.scopes ? '' : ` ${problem.detail}`;
   const said = `${problem.title} (${problem.code}, ${answer.status}).${detail}`;
-  return new CommandFailedError(said + fields + adviseOn(answer, problem) + id, problem.code);
+  return new CommandFailedError(said + fields + adviseOn(answer, problem, path) + id, problem.code);
 }
 
 /** @returns undefined for a body that this service does not send */
@@ -175,13 +189,16 @@ export function readProblem({ body }: Answer): ProblemBody | undefined {
   return problemSchema.safeParse(body).data;
 }
 
-function adviseOn({ status, retryAfter }: Answer, { code, scopes = [] }: ProblemBody): string {
+function adviseOn({ status, retryAfter }: Answer, { code, scopes = [] }: ProblemBody, path: string): string {
   if (code === 'invalid_admin_key')
     return '\n  ADMIN_API_KEY is neither the key that the service runs with nor the key of a live operator.';
   if (code === 'missing_scope') return `\n  The key is valid. Its operator needs the scope ${scopes.join(' or ')}.`;
   if (code === 'credential_revoked') return '\n  Nothing was changed. Make a new one instead.';
-  if (code === 'not_found')
-    return '\n  Is the id right? `list` shows every id. With INTERNAL_PORT set, --url or AUTH_URL must name that port.';
+  if (code === 'not_found') {
+    const list = LISTS[/^\/([^/?]+)/.exec(path)?.[1] ?? ''];
+    const known = list === undefined ? 'Is the address right?' : `\`platform-auth ${list}\` shows what there is.`;
+    return `\n  ${known} With INTERNAL_PORT set, --url or AUTH_URL must name that port.`;
+  }
   if (status === 503 || status === 429)
     return `\n  Try again in ${replaceControlCharacters(retryAfter ?? 'a few')} seconds.`;
   return '';

@@ -37,7 +37,7 @@ export function createProgram(version: string, output: Output): Command {
     .option('--json', 'print the result as JSON, for scripts')
     .configureHelp({ showGlobalOptions: true })
     .addHelpText('after', `\n${EXIT_CODES}\nEach command's --help names the variables that it needs.`)
-    .showHelpAfterError('(see --help)')
+    .showHelpAfterError('(see platform-auth --help)')
     // No suggestion, because the most similar word may revoke or delete.
     .showSuggestionAfterError(false)
     .configureOutput(output.json ? { writeErr: () => undefined } : {})

@@ -287,7 +287,7 @@ describe('--json', () => {
       ['nodes', 'list'],
       1,
       'service_unreachable',
-      /Connection to http:\/\/127\.0\.0\.1:\d+ refused\. Start the service/,
+      /Connection to http:\/\/127\.0\.0\.1:\d+ refused: is the service running/,
     ],
     [['nodes', 'list', '--household', 'x'], 2, 'usage', /It must be a UUID/],
     [['nodes', 'issue'], 2, 'usage', /required option '--household <uuid>'/],

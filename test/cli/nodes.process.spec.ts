@@ -157,7 +157,7 @@ describe('platform-auth nodes', () => {
       ],
       [as(admin, 'http://127.0.0.1:1'), ['nodes', 'list'], /^The connection|^Connection to/],
       [as(admin, 'ftp://x'), ['nodes', 'list'], /^--url or AUTH_URL must be/],
-      [cli, ['nodes', 'show', 'x'], /not_found, 404[^]*`list` shows[^]*request id/],
+      [cli, ['nodes', 'show', 'x'], /not_found, 404[^]*nodes list` shows[^]*request id/],
       [
         cli,
         ['nodes', 'issue', '--household', randomUUID(), '--room', 'a\nb', '--name', 'x'],

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import * as z from 'zod';
 import { KEY_KINDS, type KeyKindName } from '../../foundation/common/key-kinds.js';
 import type { Variables } from '../../foundation/config/environment.js';
@@ -46,7 +47,7 @@ export class AdminClient {
     };
     const advice =
       'Set it to the value that the service has, in the environment or in .env (production reads no .env).';
-    if (!key) return refuse(`ADMIN_API_KEY is not set. ${advice}`);
+    if (!key) return refuse(`ADMIN_API_KEY is not set, and ${join(process.cwd(), '.env')} does not set it. ${advice}`);
     if (!HEADER_VALUE.test(key)) refuse('ADMIN_API_KEY holds spaces or other characters that are not valid in a key.');
     const app = appId && appKey ? { 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey } : {};
     if (!Object.values(app).every((value) => HEADER_VALUE.test(value)))
@@ -174,7 +175,7 @@ export class AdminClient {
     const { status } = answer;
     if (status === 204 || (status >= 200 && status < 300 && anObject.safeParse(answer.body).success))
       return answer.body;
-    throw toServiceError(this.url, answer);
+    throw toServiceError(this.url, answer, path);
   }
 
   private createAddressError(why: string): CommandFailedError {

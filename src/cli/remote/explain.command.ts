@@ -1,9 +1,11 @@
 import { Option, type Command } from 'commander';
 import * as z from 'zod';
+import { isId } from '../../foundation/common/ids.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { MAX_DELEGATION_LINKS } from '../../foundation/config/limits.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
 import { replaceControlCharacters } from '../tables.js';
+import { CommandFailedError } from '../terminal.js';
 import type { AdminClient } from './admin-client.js';
 import { addRemote } from './remote-command.js';
 import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
@@ -35,18 +37,21 @@ export function addExplainCommands(root: Command): void {
   addRemote(explain, 'node <node_id>', 'Why would this node be refused now?', `${EXAMPLES.id} --target recipes`)
     .option('--target <service>', 'the service that the key is presented to')
     .answer(
-      async (client, id: string, { target }: { target?: string }) =>
-        client.get<ExplanationResponse>(`/nodes/${encodeURIComponent(id)}/explain`, { target }),
-      (it, id) => formatExplanation(`Node ${id}`, it),
+      async (client, given: string, { target }: { target?: string }) =>
+        client.get<ExplanationResponse>(`/nodes/${readCredentialId(given, 'node_id')}/explain`, { target }),
+      (it, given) => formatExplanation(`Node ${readCredentialId(given, 'node_id')}`, it),
     );
   const ofApp = 'Why would this app credential be refused now?';
   addRemote(explain, 'app <app_id>', ofApp, `${EXAMPLES.id} --target recipes`)
     .option('--target <service>', 'the service that the credential is presented to')
     .option('--scope <scope>', 'the scope that the call needs')
     .answer(
-      async (client, id: string, { target, scope }: { target?: string; scope?: string }) =>
-        client.get<ExplanationResponse>(`/app-credentials/${encodeURIComponent(id)}/explain`, { target, scope }),
-      (it, id) => formatExplanation(`App credential ${id}`, it),
+      async (client, given: string, { target, scope }: { target?: string; scope?: string }) =>
+        client.get<ExplanationResponse>(`/app-credentials/${readCredentialId(given, 'app_id')}/explain`, {
+          target,
+          scope,
+        }),
+      (it, given) => formatExplanation(`App credential ${readCredentialId(given, 'app_id')}`, it),
     );
   const ofUser = 'Why would this user be refused now? By id or e-mail address.';
   addRemote(explain, 'user <user>', ofUser, EXAMPLES.email)
@@ -61,6 +66,16 @@ export function addExplainCommands(root: Command): void {
         via === undefined ? explainUser(client, user, address) : explainDelegation(client, user, via),
       (it, user) => ('via' in it ? formatDelegation(user, it) : formatUserExplanation(user, it)),
     );
+}
+
+/**
+ * @param given an id, or a whole pair as it stands in a header, whose key is neither sent nor printed
+ * @throws {CommandFailedError} when it is not an id; what was given is not repeated, because it may be a key
+ */
+function readCredentialId(given: string, name: 'node_id' | 'app_id'): string {
+  const [id = ''] = given.split(':', 1);
+  if (isId(id)) return id;
+  throw new CommandFailedError(`The ${name} must be a UUID. Whose is a key? platform-auth leaked tells.`, 'usage', 2);
 }
 
 function formatExplanation(name: string, explanation: ExplanationResponse): string {
