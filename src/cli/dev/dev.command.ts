@@ -35,6 +35,7 @@ function formatValues({ url, map, folder, user, node, node_targets: targets, ...
     `node   X-API-Key: ${node.node_id}:${node.api_key}`,
     `       of household ${node.household_id}, of which the user is an admin${targets ? `, valid at ${targets.join(', ')} only (X-Platform-Target)` : ''}`,
     `admin  X-Admin-Key: ${rest.admin_api_key}`,
+    `cli    export AUTH_URL=${url} ADMIN_API_KEY=${rest.admin_api_key}`,
     'mail   is printed here with its links, and not sent',
   ];
   const blocks = rest.services.map(({ name, variables }) =>
