@@ -43,7 +43,8 @@ export class ConsoleErrorFilter extends ProblemFilter {
     const sendRefusal = (): void => sendPage(response, <Refusal {...refusal} request={request} />, problem.status);
     const sendForm = async (render: NonNullable<typeof keptForm>): Promise<void> =>
       sendPage(response, await render(toRefusedForm(request, refusal, errors)), problem.status);
-    const isKept = KEPT_STATUSES.has(problem.status);
+    const isWrongKey = problem === problems.invalidAdminKey && occurrence.refusal?.reason !== 'wrong_passkey';
+    const isKept = KEPT_STATUSES.has(problem.status) || isWrongKey;
     // A refused form changed nothing, so it may be corrected and sent again; after a 5xx that is unknown.
     const isChangeless = session && form !== undefined && problem.status < 500;
     const released = isChangeless ? this.sessions.releaseForm(session, form) : Promise.resolve();

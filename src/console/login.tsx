@@ -1,6 +1,7 @@
 /** The login and the logout. */
 import { Get, Post, Query, Req, Res, UseFilters } from '@nestjs/common';
 import type { Request, Response } from 'express';
+import type { VNode } from 'preact';
 import { AdminDoor } from '../api/admin/admin.door.js';
 import {
   OperatorPasskeys,
@@ -16,7 +17,7 @@ import { Throttle } from '../foundation/throttling/throttle.js';
 import { LOGIN, toNextPage } from './addresses.js';
 import { ConsoleErrorFilter } from './console-error.filter.js';
 import { ConsoleController, ConsolePages } from './console-pages.js';
-import { ConsoleRefusalError, getSession, readFields } from './console-requests.js';
+import { ConsoleRefusalError, getSession, keepForm, readFields } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
 import { Field } from './fields.js';
 import { ForeignForms } from './foreign-forms.js';
@@ -45,21 +46,26 @@ export class LoginPage {
     if (Object.keys(query).some((name) => name !== 'next'))
       throw new ConsoleRefusalError(400, 'Not in the address bar', advice);
     readCookie(request);
-    sendPage(
-      response,
-      <Page title="Log in" label={this.environment.consoleLabel}>
+    sendPage(response, this.renderLogin(query.next));
+  }
+
+  /** After a refusal without the key that was typed, which no page repeats. */
+  private renderLogin(next: unknown, isRefused = false): VNode {
+    return (
+      <Page title={isRefused ? 'The key is not valid' : 'Log in'} label={this.environment.consoleLabel}>
         <form method="post" action={LOGIN}>
-          <input type="hidden" name="next" value={toNextPage(query.next)} />
+          <input type="hidden" name="next" value={toNextPage(next)} />
           <Field
             label="Key"
             name="key"
             type="password"
             isRequired
             hint="Your operator's key, or the root key ADMIN_API_KEY."
+            error={isRefused ? 'is not valid. Check that it is whole, and of this service' : undefined}
           />
           <button type="submit">Log in</button>
         </form>
-      </Page>,
+      </Page>
     );
   }
 
@@ -68,7 +74,8 @@ export class LoginPage {
   @Public()
   async logIn(@Req() request: Request, @Res() response: Response): Promise<void> {
     await this.foreignForms.refuseOtherOrigin(request);
-    const { key: typed = '' } = readFields(request);
+    const { key: typed = '', next } = readFields(request);
+    keepForm(request, () => this.renderLogin(next, true));
     const key = typed.trim();
     readCookie(request);
     const principal = await this.door.verifyAdminKey(key, () => toActor(request));

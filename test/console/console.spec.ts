@@ -60,7 +60,9 @@ describe('/console', () => {
 
   it('refuses a wrong key like the admin door, and counts it', async () => {
     const key = 'wrong-console-key-0123456789abcdefghijklmnop';
-    await new Browser(app).sendKey(key).expect(401);
+    const { text } = await new Browser(app).send('/console/login', { key, next: '/console/nodes' }).expect(401);
+    expect(text).toMatch(/name="next" value="\/console\/nodes"[^]*name="key"[^]*Key is not valid\. Check/);
+    expect(text).not.toContain(key);
     expect(await recorded(app, { event: 'admin.key.refused' })).toHaveLength(1);
     expect(JSON.stringify(app.log.lines)).not.toContain(key);
   });
