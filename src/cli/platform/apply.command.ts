@@ -4,7 +4,8 @@ import { InvalidArgumentError, Option, type Command } from 'commander';
 import { addRemote, createClient, readOptions, readRemoteVariables } from '../remote/remote-command.js';
 import { addYes, createConfirm, CommandFailedError, print, say } from '../terminal.js';
 import type { ApplyReport } from './apply.js';
-import { createMapOption, formatReport, readMap } from './init.command.js';
+import { createMapOption, readMap } from './init.command.js';
+import { formatReport } from './plan-report.js';
 import type { Documents } from './secret-documents.js';
 
 type ApplyOptions = Readonly<{

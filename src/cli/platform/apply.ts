@@ -5,7 +5,7 @@ import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import * as z from 'zod';
 import { formatPair } from '../credential-state.js';
-import { changesRights } from './init.command.js';
+import { changesRights } from './plan-report.js';
 import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
 import { EVENT_TYPES } from '../../domain/events/event-types.js';
 import { isId } from '../../foundation/common/ids.js';

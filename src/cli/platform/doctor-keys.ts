@@ -95,7 +95,7 @@ export function* checkPairsForUsers({ services }: Plan, { algorithm }: TokenRule
   }
 }
 
-/** @returns what the services would be refused although the map asks for it, for the report of `init` and `apply` */
+/** @returns the warnings of the report of `init` and `apply` */
 export function listWarnings(plan: Plan, rules: TokenRules): string[] {
   return Array.from(checkPairsForUsers(plan, rules), ({ what, do: remedy }) => `${what} ${remedy}`);
 }

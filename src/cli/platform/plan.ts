@@ -215,7 +215,7 @@ export interface PlanReport {
   readonly strays: { caller: string; target: string; app_id: string; revoked: boolean }[];
   /** Subscriptions that are new or get other types. */
   readonly subscriptions: { service: string; types: readonly EventType[] }[];
-  /** What the map asks for and the service will refuse. */
+  /** Settings under which pairs for users get no token, or whose target does not validate it with this service. */
   readonly warnings: readonly string[];
 }
 

@@ -56,8 +56,9 @@ const restrictedCall = z.strictObject({
   for_users: z.boolean().default(false).describe('it gets tokens for users at the target (POST /internal/token)'),
 });
 /**
- * A list of targets, whose credentials keep their present scopes and are not for users, or a mapping from each target to its scopes: `ocr:
- * [documents:read]`, or to `{ scopes: [documents:read], for_users: true }`. A target without a value (`ocr:`) gets every scope.
+ * A list of targets, whose credentials keep their present scopes and are not for users, or a mapping from each target to
+ * its scopes: `ocr: [documents:read]`, or to `{ scopes: [documents:read], for_users: true }`. A target without a value
+ * (`ocr:`) gets every scope.
  */
 const calls = z.union([z.array(serviceName), z.record(serviceName, z.union([appScopes, restrictedCall]).nullable())]);
 

@@ -63,10 +63,10 @@ export function addAuditCommand(root: Command): Command {
     .option('--limit <number>', 'maximum number of events', createNumberParser(1, MAX_LIMIT), DEFAULT_LIMIT)
     .option('--follow', 'then print new events, one per line, until Ctrl-C', false)
     .addHelpText('after', `\nEvents:\n${AUDIT_EVENT_NAMES.map((name) => `  ${name}`).join('\n')}`)
-    .action(async ({ limit, follow, event, since, until, ...who }: AuditOptions, command: Command) => {
+    .action(async ({ limit, follow, actor, subject, event, since, until }: AuditOptions, command: Command) => {
       if (follow && until !== undefined) command.error('error: --follow and --until exclude each other');
       const client = createClient(command);
-      const query = await findPeople(client, { ...who, event, since, until });
+      const query = await resolveUserIds(client, { actor, subject, event, since, until });
       const names = readOptions(command).json ? undefined : new Names(client);
       if (follow) await followEvents(client, query, limit, names);
       const items = await client.list<AuditEventResponse>('/audit-events', query, limit);
@@ -178,14 +178,16 @@ export function addAuditExportCommand(audit: Command): void {
     .option('-o, --output <file>', 'a new file, which only its owner may read (default: standard output)')
     .addHelpText(
       'after',
-      `\nWithout --limit, no event is left out. With --from-database, --actor and --subject take an id.\n${NEEDS_DATABASE}`,
+      `\nWithout --limit, no event is left out. With --from-database, --actor and --subject take ids of users and operators.\n${NEEDS_DATABASE}`,
     )
     .action(async ({ fromDatabase, output }: ExportOptions, command: Command) => {
       const { actor, subject, event, since, until, limit } = command.optsWithGlobals<Query & { limit: number }>();
       const max = audit.getOptionValueSource('limit') === 'cli' ? limit : Infinity;
       const query = { actor, subject, event, since, until };
-      if (fromDatabase && [actor, subject].some((who) => who !== undefined && !isId(who)))
-        command.error('error: --actor and --subject take an id with --from-database');
+      if (fromDatabase && [actor, subject].some((who) => /@|^operator:/.test(who ?? '')))
+        command.error(
+          'error: with --from-database, --actor and --subject take ids, no e-mail address and no operator:<name>',
+        );
       const exported = await writeExport(output, async (writeLines) =>
         fromDatabase ? readDatabase(query, max, writeLines) : readService(command, query, max, writeLines),
       );
@@ -197,12 +199,12 @@ export function addAuditExportCommand(audit: Command): void {
 
 async function readService(command: Command, query: Query, max: number, writeLines: WriteLines): Promise<void> {
   const client = createClient(command);
-  for await (const { items } of client.readPages<object>('/audit-events', await findPeople(client, query), max))
+  for await (const { items } of client.readPages<object>('/audit-events', await resolveUserIds(client, query), max))
     await writeLines(items.map((item) => JSON.stringify(item)));
 }
 
 /** @returns the query with the ids of users who are named by their e-mail addresses */
-async function findPeople(client: AdminClient, { actor, subject, ...query }: Query): Promise<Query> {
+async function resolveUserIds(client: AdminClient, { actor, subject, ...query }: Query): Promise<Query> {
   return {
     ...query,
     actor: actor && (await findUserId(client, actor)),
@@ -210,13 +212,15 @@ async function findPeople(client: AdminClient, { actor, subject, ...query }: Que
   };
 }
 
+const lowerCaseId = (text: string): string => (isId(text) ? text.toLowerCase() : text);
+
 async function readDatabase(query: Query, max: number, writeLines: WriteLines): Promise<void> {
   const { withServices } = await import('../database/database-services.js');
   const { AuditEventResponse } = await import('../../api/admin/audit-events.admin.controller.js');
   const toDate = (text: string | undefined): Date | undefined => (text === undefined ? undefined : new Date(text));
   const filter = {
-    actor: query.actor?.toLowerCase(),
-    subject: query.subject?.toLowerCase(),
+    actor: query.actor && lowerCaseId(query.actor),
+    subject: query.subject && lowerCaseId(query.subject),
     events: query.event === undefined ? undefined : listMatchingEvents(query.event),
     since: toDate(query.since),
     until: toDate(query.until),

@@ -12,7 +12,7 @@ let imports = 0;
  */
 const testContext = new AsyncLocalStorage();
 
-/** A constructor. */
+/** `new` returns the shared storage, because a constructor may return another object. */
 function SharedStorage() {
   return testContext;
 }
