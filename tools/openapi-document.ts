@@ -3,7 +3,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { INestApplication } from '@nestjs/common';
 import { DocumentBuilder, SwaggerModule, type OpenAPIObject } from '@nestjs/swagger';
-import { SCOPE_EXTENSION, type NeededScope } from '../src/foundation/access/require.js';
+import { SCOPE_EXTENSION, type NeededScope } from '../src/foundation/access/route-decorators.js';
 import { readPackageVersion } from '../src/foundation/common/package-version.js';
 import { EXAMPLES, listAcceptedScopes, SERVICE_NAME_FORMAT } from '../src/foundation/common/names.js';
 import { createProblemExamples, ProblemSchema } from '../src/foundation/problems/api-problems.js';

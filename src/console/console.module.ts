@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { Get, Module, Param, Res, type DynamicModule } from '@nestjs/common';
 import type { Response } from 'express';
-import { Public } from '../foundation/access/require.js';
+import { Public } from '../foundation/access/route-decorators.js';
 import { AdminModule } from '../api/admin/admin.module.js';
 import { findPackageFile } from '../foundation/common/package-version.js';
 import type { Environment } from '../foundation/config/environment.js';

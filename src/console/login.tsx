@@ -10,7 +10,7 @@ import {
 } from '../domain/operators/operator-passkeys.service.js';
 import { toActor } from '../foundation/access/actor.js';
 import type { AdminPrincipal } from '../foundation/access/principals.js';
-import { Public } from '../foundation/access/require.js';
+import { Public } from '../foundation/access/route-decorators.js';
 import { Environment } from '../foundation/config/environment.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../foundation/crypto/secret.js';
 import { Throttle } from '../foundation/throttling/throttle.js';

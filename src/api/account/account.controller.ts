@@ -9,7 +9,7 @@ import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toOwnCall } from '../../foundation/access/actor.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { RequireUser } from '../../foundation/access/require.js';
+import { RequireUser } from '../../foundation/access/route-decorators.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { MOMENT, NETWORK, PasswordField } from '../../foundation/common/fields.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';

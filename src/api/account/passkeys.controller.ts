@@ -3,7 +3,7 @@ import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toOwnCall } from '../../foundation/access/actor.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { RequireUser } from '../../foundation/access/require.js';
+import { RequireUser } from '../../foundation/access/route-decorators.js';
 import { HasListBelow, ID, LabelField, MOMENT } from '../../foundation/common/fields.js';
 import { problems } from '../../foundation/problems/problems.js';
 import { Throttled } from '../../foundation/throttling/throttle.js';

@@ -3,7 +3,7 @@ import { ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toActor } from '../../foundation/access/actor.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { RequireAdminOr, RequireUser } from '../../foundation/access/require.js';
+import { RequireAdminOr, RequireUser } from '../../foundation/access/route-decorators.js';
 import { isId } from '../../foundation/common/ids.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { CountedRefusals } from '../../domain/audit/counted-refusals.js';

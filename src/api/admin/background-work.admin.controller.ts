@@ -1,6 +1,6 @@
 import { Get } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
-import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
+import { AdminController, RequireAdmin } from '../../foundation/access/route-decorators.js';
 import { BackgroundWork, MEASURE_NAMES, type Measurement } from '../../domain/maintenance/background-work.js';
 
 class MeasurementResponse implements Measurement {

@@ -1,7 +1,7 @@
 import { Get } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
 import { RootKey } from '../../domain/operators/root-key.js';
-import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
+import { AdminController, RequireAdmin } from '../../foundation/access/route-decorators.js';
 import { NULLABLE_MOMENT } from '../../foundation/common/fields.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { listWeakSettings, type WeakSetting } from '../../foundation/config/weak-settings.js';

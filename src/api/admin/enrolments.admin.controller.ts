@@ -2,7 +2,7 @@ import { Body, Delete, Get, Param, Post, Query, Req } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toActor } from '../../foundation/access/actor.js';
-import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
+import { AdminController, RequireAdmin } from '../../foundation/access/route-decorators.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import {
   FlagField,

@@ -9,7 +9,7 @@ import {
   type UnreadEvent,
 } from '../../domain/events/subscriptions.service.js';
 import { toActor } from '../../foundation/access/actor.js';
-import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
+import { AdminController, RequireAdmin } from '../../foundation/access/route-decorators.js';
 import {
   ChoicesField,
   IfSent,

@@ -1,6 +1,6 @@
 import { Get, Param, Query } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
-import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
+import { AdminController, RequireAdmin } from '../../foundation/access/route-decorators.js';
 import { AddressField, MOMENT, NETWORK, NULLABLE_MOMENT, NULLABLE_TEXT } from '../../foundation/common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../../foundation/common/names.js';
 import { toNetwork } from '../../foundation/common/network.js';

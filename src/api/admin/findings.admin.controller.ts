@@ -2,7 +2,7 @@ import { Get, Req } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
+import { AdminController, RequireAdmin } from '../../foundation/access/route-decorators.js';
 import { NULLABLE_MOMENT } from '../../foundation/common/fields.js';
 import { CHECK_NAMES, SUBJECT_TYPES, type Check, type Finding } from '../../domain/status/finding.js';
 import { Findings, type Report } from '../../domain/status/findings.js';

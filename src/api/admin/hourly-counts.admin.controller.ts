@@ -1,6 +1,6 @@
 import { Get, Query } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
-import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
+import { AdminController, RequireAdmin } from '../../foundation/access/route-decorators.js';
 import { QueryNumberField } from '../../foundation/common/fields.js';
 import { COUNTERS, type Counts } from '../../foundation/common/hourly-counters.js';
 import { HourlyCounts, MAX_HOURS, type HourCounts } from '../../domain/status/hourly-counts.js';

@@ -10,7 +10,7 @@ import {
 import { InvitationsService } from '../../domain/households/invitations.service.js';
 import { MembersService, type Member } from '../../domain/households/members.service.js';
 import { toActor } from '../../foundation/access/actor.js';
-import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
+import { AdminController, RequireAdmin } from '../../foundation/access/route-decorators.js';
 import { FlagField, SearchField, UuidField } from '../../foundation/common/fields.js';
 import { EXAMPLES, type HouseholdRole } from '../../foundation/common/names.js';
 import { createPageResponse, PageQuery, SortField, toPageRequest } from '../../foundation/http/page.dto.js';

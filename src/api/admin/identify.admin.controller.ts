@@ -3,7 +3,7 @@ import { ApiProperty } from '@nestjs/swagger';
 import { ArrayMaxSize, ArrayMinSize, IsArray, Matches } from 'class-validator';
 import type { Request } from 'express';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
+import { AdminController, RequireAdmin } from '../../foundation/access/route-decorators.js';
 import { ID, NULLABLE_MOMENT, NULLABLE_TEXT } from '../../foundation/common/fields.js';
 import { KEY_KIND_NAMES, KEY_KINDS, type KeyKindName } from '../../foundation/common/key-kinds.js';
 import { EXAMPLES, type OperatorScope } from '../../foundation/common/names.js';

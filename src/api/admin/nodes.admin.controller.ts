@@ -1,7 +1,7 @@
 import { Body, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
+import { AdminController, RequireAdmin } from '../../foundation/access/route-decorators.js';
 import { toActor } from '../../foundation/access/actor.js';
 import type { Node } from '../../domain/nodes/node.entity.js';
 import {

@@ -3,7 +3,7 @@ import { ApiProperty } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toActor } from '../../foundation/access/actor.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
+import { AdminController, RequireAdmin } from '../../foundation/access/route-decorators.js';
 import { type OperatorScope, OPERATOR_SCOPES, sortOperatorScopes, EXAMPLES } from '../../foundation/common/names.js';
 import {
   ExpiresAtField,

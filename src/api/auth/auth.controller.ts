@@ -8,7 +8,7 @@ import { IsIn, ValidateIf } from 'class-validator';
 import type { Request } from 'express';
 import { toActor } from '../../foundation/access/actor.js';
 import { readBearer } from '../../foundation/access/doors.js';
-import { Public } from '../../foundation/access/require.js';
+import { Public } from '../../foundation/access/route-decorators.js';
 import { Declares } from '../../foundation/access/route-declarations.js';
 import { TextField } from '../../foundation/common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../../foundation/common/names.js';

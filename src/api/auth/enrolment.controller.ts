@@ -4,7 +4,7 @@ import { Body, Controller, Post, Req } from '@nestjs/common';
 import { ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toActor } from '../../foundation/access/actor.js';
-import { Public } from '../../foundation/access/require.js';
+import { Public } from '../../foundation/access/route-decorators.js';
 import { problems } from '../../foundation/problems/problems.js';
 import { Throttled } from '../../foundation/throttling/throttle.js';
 import { ChallengeField, CodeField } from '../account/second-factor.dto.js';

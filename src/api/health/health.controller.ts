@@ -13,7 +13,7 @@ import {
 } from '@nestjs/swagger';
 import { HealthCheckService, HealthIndicatorService, type HealthCheckResult } from '@nestjs/terminus';
 import type { Response } from 'express';
-import { Answers, Public } from '../../foundation/access/require.js';
+import { Answers, Public } from '../../foundation/access/route-decorators.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Log } from '../../foundation/logging/log.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';

@@ -4,7 +4,7 @@ import type { Request } from 'express';
 import { HouseholdNodesService } from '../../domain/households/household-nodes.service.js';
 import type { IssuedEnrolment } from '../../domain/nodes/enrolments.service.js';
 import type { Node } from '../../domain/nodes/node.entity.js';
-import { RequireUser } from '../../foundation/access/require.js';
+import { RequireUser } from '../../foundation/access/route-decorators.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import {
   HOUSEHOLD_ID,

@@ -7,7 +7,7 @@ import type { MemberCaller } from '../../domain/households/household-actions.js'
 import { HouseholdsService } from '../../domain/households/households.service.js';
 import { MembersService } from '../../domain/households/members.service.js';
 import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';
-import { RequireUser } from '../../foundation/access/require.js';
+import { RequireUser } from '../../foundation/access/route-decorators.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import { FlagField } from '../../foundation/common/fields.js';
 import { PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';

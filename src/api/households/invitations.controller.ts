@@ -3,7 +3,7 @@ import { ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { HouseholdsService } from '../../domain/households/households.service.js';
 import { InvitationsService } from '../../domain/households/invitations.service.js';
-import { RequireUser } from '../../foundation/access/require.js';
+import { RequireUser } from '../../foundation/access/route-decorators.js';
 import { TextField, WholeNumberField } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';

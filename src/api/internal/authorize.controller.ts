@@ -16,7 +16,7 @@ import { ApiHeader, ApiOkResponse, ApiOperation, type ApiResponseOptions } from 
 import type { Request, Response } from 'express';
 import { createRefusal, Doors, type RouteDemand } from '../../foundation/access/doors.js';
 import { DOORS, requireHouseholds, type Principal } from '../../foundation/access/principals.js';
-import { InternalController, RequireWith } from '../../foundation/access/require.js';
+import { InternalController, RequireWith } from '../../foundation/access/route-decorators.js';
 import { Declares, SCOPE_HEADER, TARGET_HEADER, type GatewayDoor } from '../../foundation/access/route-declarations.js';
 import { EXAMPLES, APP_SCOPE_FORMAT, SERVICE_NAME_FORMAT } from '../../foundation/common/names.js';
 import { Log } from '../../foundation/logging/log.js';

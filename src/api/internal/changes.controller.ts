@@ -2,7 +2,7 @@ import { Post, Req, Res } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { InternalController, RequireApp } from '../../foundation/access/require.js';
+import { InternalController, RequireApp } from '../../foundation/access/route-decorators.js';
 import { Declares } from '../../foundation/access/route-declarations.js';
 import { ID } from '../../foundation/common/fields.js';
 import { CACHED_KIND_NAMES } from '../../foundation/common/key-kinds.js';

@@ -14,7 +14,7 @@ import {
 import { toActor } from '../../foundation/access/actor.js';
 import { Doors } from '../../foundation/access/doors.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { InternalController, RequireApp } from '../../foundation/access/require.js';
+import { InternalController, RequireApp } from '../../foundation/access/route-decorators.js';
 import { Declares } from '../../foundation/access/route-declarations.js';
 import { IfSent, LabelField, MOMENT, WholeNumberField } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';

@@ -2,7 +2,7 @@ import { Get, Param, Query } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
 import { HouseholdsService } from '../../domain/households/households.service.js';
 import { MembersService, type Member } from '../../domain/households/members.service.js';
-import { InternalController, RequireApp } from '../../foundation/access/require.js';
+import { InternalController, RequireApp } from '../../foundation/access/route-decorators.js';
 import { ID } from '../../foundation/common/fields.js';
 import { HOUSEHOLD_ROLES, type HouseholdRole } from '../../foundation/common/names.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';

@@ -14,7 +14,7 @@ import {
 } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { getPrincipal, requireHouseholds, type UserPrincipal } from '../../foundation/access/principals.js';
-import { InternalController, RequireWith } from '../../foundation/access/require.js';
+import { InternalController, RequireWith } from '../../foundation/access/route-decorators.js';
 import { Declares } from '../../foundation/access/route-declarations.js';
 import { ID } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';

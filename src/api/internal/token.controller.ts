@@ -17,7 +17,7 @@ import type { Request, Response } from 'express';
 import { TOKEN_EXCHANGE_GRANT, TokenExchangeService } from '../../domain/delegation/token-exchange.service.js';
 import { toActor } from '../../foundation/access/actor.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { InternalController, RequireWith } from '../../foundation/access/require.js';
+import { InternalController, RequireWith } from '../../foundation/access/route-decorators.js';
 import { Declares } from '../../foundation/access/route-declarations.js';
 import { getRequestId } from '../../foundation/common/ids.js';
 import { APP_SCOPE_FORMAT, EXAMPLES, MAX_RESTRICTIONS, SERVICE_NAME_FORMAT } from '../../foundation/common/names.js';

@@ -1,7 +1,7 @@
 import { Body, Post } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
 import { UsersService, type Account } from '../../domain/users/users.service.js';
-import { InternalController, RequireApp } from '../../foundation/access/require.js';
+import { InternalController, RequireApp } from '../../foundation/access/route-decorators.js';
 import { ID, UuidListField } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 

@@ -3,7 +3,7 @@ import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { Freshness } from '../../domain/revocation/propagation.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { InternalController, RequirePresentedApp } from '../../foundation/access/require.js';
+import { InternalController, RequirePresentedApp } from '../../foundation/access/route-decorators.js';
 import { ServiceNameField, ID, APP_SCOPES } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 

@@ -3,7 +3,7 @@ import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { Freshness } from '../../domain/revocation/propagation.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { InternalController, RequireNode } from '../../foundation/access/require.js';
+import { InternalController, RequireNode } from '../../foundation/access/route-decorators.js';
 import { ID, HOUSEHOLD_ID, TARGETS } from '../../foundation/common/fields.js';
 
 class ValidNodeResponse {

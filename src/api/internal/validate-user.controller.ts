@@ -3,7 +3,7 @@ import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { Freshness } from '../../domain/revocation/propagation.js';
 import { getPrincipal, requireHouseholds } from '../../foundation/access/principals.js';
-import { InternalController, RequireForwardedUser } from '../../foundation/access/require.js';
+import { InternalController, RequireForwardedUser } from '../../foundation/access/route-decorators.js';
 import { ID } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { ActResponse, toActResponse } from './delegation.dto.js';

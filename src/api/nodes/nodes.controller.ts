@@ -9,7 +9,7 @@ import { Node } from '../../domain/nodes/node.entity.js';
 import { NodesService } from '../../domain/nodes/nodes.service.js';
 import { toActor } from '../../foundation/access/actor.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { Public, RequireNodeItself } from '../../foundation/access/require.js';
+import { Public, RequireNodeItself } from '../../foundation/access/route-decorators.js';
 import { HOUSEHOLD_ID, ID, NULLABLE_MOMENT, TextField } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { ApiIdempotencyKey, readIdempotencyKey } from '../../foundation/http/validation.js';

@@ -2,7 +2,7 @@ import { Body, Controller, Post, Req } from '@nestjs/common';
 import { ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toActor, toOwnCall } from '../../foundation/access/actor.js';
-import { Public, RequireUser } from '../../foundation/access/require.js';
+import { Public, RequireUser } from '../../foundation/access/route-decorators.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { EmailField, NEW_PASSWORD, NewEmailField, PasswordField, TextField } from '../../foundation/common/fields.js';
 import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';

@@ -5,7 +5,7 @@
 import { Controller, Get, Res } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import type { Response } from 'express';
-import { Public } from '../../foundation/access/require.js';
+import { Public } from '../../foundation/access/route-decorators.js';
 import { Environment } from '../../foundation/config/environment.js';
 import type { KeyPair } from '../../foundation/crypto/key-pair.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';

@@ -1,4 +1,4 @@
-// What a route declares about the requests that it takes. The decorators of require.ts and of the controllers declare
+// What a route declares about the requests that it takes. The decorators of route-decorators.ts and of the controllers declare
 // it; `RouteTable` compiles it once. Invariant: a guard reads a declaration, and never concludes anything from a URL.
 
 import type { CounterName } from '../common/hourly-counters.js';
