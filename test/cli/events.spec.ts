@@ -1,5 +1,5 @@
 import { Subscriber, tell, type Told } from '../domain/events/subscriber.js';
-import { useCli } from '../support/cli.js';
+import { urlOf, useCli } from '../support/cli.js';
 import { useApp } from '../support/use-app.js';
 
 describe('platform-auth events', () => {
@@ -96,6 +96,10 @@ describe('platform-auth events', () => {
       ['--actor', subscriber.service.appId],
     ])
       for (const source of [[], ['--from-database']]) expect(await exportEvents(...more, ...source)).toEqual([receipt]);
+  });
+
+  it('audit takes the address of the service, as every command does', async () => {
+    expect(await cli.with({ AUTH_URL: 'http://127.0.0.1:9' }).ok('audit', '--url', urlOf(app), '--limit', '1')).not.toBe('');
   });
 
   it.each(['export --follow', 'verify --limit 1', 'checkpoint --subject alice@example.org'])(
