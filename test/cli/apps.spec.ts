@@ -144,7 +144,9 @@ describe('platform-auth apps and explain', () => {
     expect(await cli.ok(`explain app ${service.appId} --target ocr`)).toMatch(
       /other_target\n {4}It is valid at auth only/,
     );
-    expect(await cli.ok('explain node nonsense')).toMatch(/refused now:\n {2}unknown\n[^]*never accepted/);
+    expect(await cli.ok(`explain node ${randomUUID()}`)).toMatch(/refused now:\n {2}unknown\n[^]*never accepted/);
+    expect((await cli.run('explain node nonsense')).code).toBe(2);
+    expect(await cli.ok(`explain node ${node.nodeId}:pa_node_pasted`)).not.toContain('pa_node_pasted');
     const { api_key } = await cli.json<{ api_key: string }>(`nodes rotate ${node.nodeId}`);
     expect(await cli.ok(`explain node ${node.nodeId}`)).toMatch(/accepted now[^]*is valid too, until 20/);
     await app.validateNode(`${node.nodeId}:${api_key}`).set(service.headers).expect(200);

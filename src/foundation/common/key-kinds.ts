@@ -1,7 +1,7 @@
 /**
- * The kinds of keys, and what the storeys call each: its table, routes, prefix and events. Shared code of the
- * service reads this record and names no kind; `dev` has one fixed key of each. The rules of a kind stand in its own room (`KeyKind` in domain/keys/key-record.ts); CONTRIBUTING.md
- * has the recipe for a further one.
+ * The kinds of keys, and what the storeys call each: its table, routes, prefix and events. Shared code of the service
+ * reads this record and names no kind; `dev` has one fixed key of each. The rules of a kind stand in its own room
+ * (`KeyKind` in domain/keys/key-record.ts); CONTRIBUTING.md has the recipe for a further one.
  */
 import type { OperatorScope } from './names.js';
 
@@ -65,8 +65,8 @@ interface KeyWords {
   /** Undefined: the door itself counts refusals, by network. */
   readonly refusalEvent: keyof typeof KEY_REFUSAL_REASONS | undefined;
   /**
-   * The kind of changes that evict keys from the cache (packages/lease/src/key-cache.ts), and for which a revocation waits. Undefined:
-   * each call reads the row, so a change is effective at the next call.
+   * The kind of changes that evict keys from the cache (packages/lease/src/key-cache.ts), and for which a revocation
+   * waits. Undefined: each call reads the row, so a change is effective at the next call.
    */
   readonly cachedAs: string | undefined;
   /** Tells operators whose key it is. */
