@@ -99,7 +99,9 @@ describe('platform-auth events', () => {
   });
 
   it('audit takes the address of the service, as every command does', async () => {
-    expect(await cli.with({ AUTH_URL: 'http://127.0.0.1:9' }).ok('audit', '--url', urlOf(app), '--limit', '1')).not.toBe('');
+    expect(
+      await cli.with({ AUTH_URL: 'http://127.0.0.1:9' }).ok('audit', '--url', urlOf(app), '--limit', '1'),
+    ).not.toBe('');
   });
 
   it.each(['export --follow', 'verify --limit 1', 'checkpoint --subject alice@example.org'])(
