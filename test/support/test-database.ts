@@ -15,8 +15,8 @@ export interface TestDatabase {
 export async function createTestDatabase({ isEmpty = false } = {}): Promise<TestDatabase> {
   const name = `test_${randomBytes(6).toString('hex')}`;
   const template = isEmpty ? 'template1' : await (migratedTemplate ??= prepareTemplate());
-  // Copies files instead of pages through the WAL, which costs PostgreSQL a fifth less CPU, and a drop two thirds less.
-  await server().query(`CREATE DATABASE ${name} TEMPLATE ${template} STRATEGY file_copy`);
+  const strategy = await (copyStrategy ??= chooseCopyStrategy());
+  await server().query(`CREATE DATABASE ${name} TEMPLATE ${template} ${strategy}`);
   const url = urlOf(name);
   const pool = openPool(url);
   return {
@@ -48,9 +48,19 @@ export function useTestDatabase(options?: { isEmpty?: boolean }): TestDatabase {
 
 let serverPool: Pool | undefined;
 let migratedTemplate: Promise<string> | undefined;
+let copyStrategy: Promise<string> | undefined;
 
 function server(): Pool {
   return (serverPool ??= openPool(process.env.TEST_DATABASE_URL!));
+}
+
+/**
+ * Copies files, as PostgreSQL 14 always does, instead of pages through the WAL: it costs PostgreSQL a fifth less CPU, and
+ * a drop two thirds less.
+ */
+async function chooseCopyStrategy(): Promise<string> {
+  const { rows } = await server().query<{ server_version_num: string }>('SHOW server_version_num');
+  return Number(rows[0]?.server_version_num) < 150_000 ? '' : 'STRATEGY file_copy';
 }
 
 /** The migrations run once a test run, for the first test that needs them; other databases are copies of this one. */
