@@ -1,7 +1,7 @@
 // The four doors: each judges one kind of credential (`AppDoor`, `NodeDoor`, `UserDoor`, `AdminDoor`), a Passport
-// strategy reads that credential from a request, and a route declares its doors with a decorator of route-decorators.ts. Terms:
-// door, principal, credential, verdict (docs/glossary.md). Invariants: every route declares its doors exactly once; all
-// refusals at a door look the same to the caller, and only the log has the reason.
+// strategy reads that credential from a request, and a route declares its doors with a decorator of route-decorators.ts.
+// Terms: door, principal, credential, verdict (docs/glossary.md). Invariants: every route declares its doors exactly once;
+// all refusals at a door look the same to the caller, and only the log has the reason.
 
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';

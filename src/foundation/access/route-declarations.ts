@@ -1,5 +1,6 @@
-// What a route declares about the requests that it takes. The decorators of route-decorators.ts and of the controllers declare
-// it; `RouteTable` compiles it once. Invariant: a guard reads a declaration, and never concludes anything from a URL.
+// What a route declares about the requests that it takes. The decorators of route-decorators.ts and of the controllers
+// declare it; `RouteTable` compiles it once. Invariant: a guard reads a declaration, and never concludes anything from a
+// URL.
 
 import type { CounterName } from '../common/hourly-counters.js';
 import type { RouteScope } from '../common/names.js';
