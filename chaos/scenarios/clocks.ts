@@ -81,6 +81,8 @@ const JUMPS: readonly (readonly [number, boolean | undefined])[] = [
   [-DAY_SECONDS, false],
   [400 * DAY_SECONDS, false],
 ];
+const FOUND_ROW = 'SELECT id, event, time, recorded_at FROM audit_events WHERE id = $1';
+
 /**
  * The load rests until every replica has compared the clocks: until then one would rotate a refresh token in what is the
  * future of another.
@@ -116,7 +118,10 @@ export const postgresClock: Scenario = {
     }
     // Not through the proxy, which this process runs and the call blocks.
     const direct = { ...world.variables(), DATABASE_URL: world.postgres.url };
-    for (const { what } of verifyAudit(direct)) stage.expect(false, `audit verify: ${what}`);
+    for (const finding of verifyAudit(direct)) {
+      const [row] = await world.postgres.query(FOUND_ROW, [finding.row]);
+      stage.expect(false, `audit verify: ${JSON.stringify({ ...finding, row })}`);
+    }
   },
 };
 
