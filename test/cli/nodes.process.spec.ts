@@ -18,13 +18,24 @@ describe('platform-auth nodes', () => {
   const app = useApp();
   const cli = useCli(app);
 
-  const issuance = (household: string = randomUUID()): string[] => [
-    ...['issue', '--household', household, '--room', 'kitchen', '--name', 'speaker'],
+  /** @returns the id of a household that has one node, in another room */
+  const makeHousehold = async (): Promise<string> => {
+    const household = randomUUID();
+    await app.admin.post('/nodes', { household_id: household, room: 'hall', name: 'door' }).expect(201);
+    return household;
+  };
+  let home: string;
+  const issuance = (household = home, room = `kitchen ${randomUUID()}`): string[] => [
+    ...['issue', '--household', household, '--room', room, '--name', 'speaker'],
   ];
   const nodesOf = async (household: string): Promise<NodeView[]> =>
     (await cli.json<{ items: NodeView[] }>(`nodes list --household ${household} --all`)).items;
   const pairIn = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as { node_id: string; api_key: string };
   const headerIn = (path: string): string => `${pairIn(path).node_id}:${pairIn(path).api_key}`;
+
+  beforeAll(async () => {
+    home = await makeHousehold();
+  });
 
   it('issue prints the key once, and the node authenticates with it', async () => {
     const node = await cli.json<NodeView>('nodes', ...issuance());
@@ -36,15 +47,29 @@ describe('platform-auth nodes', () => {
     expect(lines).toMatch(/^NODE_ID=[\w-]{36}\nAPI_KEY=pa_node_[\w-]{49}\n$/);
   });
 
+  it.each(['issue', 'enrol --json'])(
+    '%s says that a household is new, and how to undo a mistyped one',
+    async (line) => {
+      const household = randomUUID();
+      const run = async () => cli.run('nodes', ...line.split(' '), ...issuance(household).slice(1));
+      const remark = `Household ${household} is new. If its id is mistyped, delete it with its nodes: platform-auth households delete ${household} --revoke-nodes\n`;
+      expect(await run()).toMatchObject({ code: 0, stderr: remark });
+      expect(await run()).toMatchObject({ code: 0, stderr: '' });
+      await cli.ok(`households delete ${household} --revoke-nodes --yes`);
+      expect(await run()).toMatchObject({ code: 0, stderr: remark });
+    },
+  );
+
   describe('enrol', () => {
-    const place = ['--household', randomUUID(), '--room', 'attic', '--name', 'lamp'];
     const start = async () => {
-      const command = cli.start('nodes', 'enrol', ...place);
+      const command = cli.start('nodes', 'enrol', ...place());
       const readCode = () => /^ {2}([0-9A-Z]{5}-[0-9A-Z]{5})$/m.exec(command.shown())?.[1];
       await eventually('the code is printed', () => readCode() !== undefined);
       const enrolment_id = /cancel-enrolment (\S+)/.exec(command.shown())![1]!;
       return { ended: command.ended, code: readCode()!, enrolment_id };
     };
+
+    const place = () => ['--household', home, '--room', 'attic', '--name', 'lamp'];
 
     it('prints a code, and waits until a device has exchanged it for its key', async () => {
       const { code, ended } = await start();
@@ -70,7 +95,7 @@ describe('platform-auth nodes', () => {
     });
 
     it('prints JSON without waiting', async () => {
-      const issued = await cli.json<Record<string, string>>('nodes', 'enrol', ...place, '--expires-in', '2h');
+      const issued = await cli.json<Record<string, string>>('nodes', 'enrol', ...place(), '--expires-in', '2h');
       expect(Date.parse(issued.expires_at!) - Date.parse(issued.created_at!)).toBe(7_200_000);
       await app.post('/api/v0/nodes/enrol', { code: issued.code }).expect(201);
     });
@@ -108,12 +133,12 @@ describe('platform-auth nodes', () => {
   });
 
   it('issue revokes the node again when writing the file fails, and leaves the file intact', async () => {
-    const household = randomUUID();
+    const household = await makeHousehold();
     const path = cli.path('late.json');
     const before = '{"volume": 7}';
     writeFileSync(path, before);
     const gate = await HttpGate.before(urlOf(app));
-    const reached = gate.stopAt({ request: 1, when: 'before' });
+    const reached = gate.stopAt({ request: 2, when: 'before' });
     const run = new Cli(gate.url).start('nodes', ...issuance(household), '--config', path);
     await reached;
     // The file becomes invalid between the check and the write.
@@ -121,7 +146,7 @@ describe('platform-auth nodes', () => {
     gate.resume();
     const { code, stderr } = await run.ended;
     gate.close();
-    const [node] = await nodesOf(household);
+    const node = (await nodesOf(household)).find(({ room }) => room !== 'hall');
     expect(code).toBe(1);
     expect(stderr).toMatch(/could not be written: it is not valid JSON\. It is unchanged\./);
     expect(stderr).toContain(`Node ${node!.node_id}, which was issued for it, is revoked again.`);

@@ -6,6 +6,7 @@ import { parseDuration, parseTargets, parseUuid, TARGETS } from '../command-opti
 import { isPassing } from '../http-client.js';
 import { CommandFailedError, print, say } from '../terminal.js';
 import type { AdminClient } from './admin-client.js';
+import { findNewHousehold, type NewNode } from './node-keys.js';
 import { addRemote, createClient, readOptions, toParameters } from './remote-command.js';
 
 const ENROLMENTS = '/enrolments';
@@ -40,10 +41,13 @@ function addEnrol(nodes: Command): void {
     .option('--no-wait', 'end when the code is printed; with --json always')
     .action(async ({ wait, ...asked }: { wait: boolean }, command: Command) => {
       const client = createClient(command);
+      const newNode = toParameters(asked) as NewNode;
+      const newHousehold = await findNewHousehold(client, newNode.household_id);
       const advice = 'Run this again: a code that is not shown cannot be used.';
-      const issued = await client.post<IssuedEnrolmentResponse>(ENROLMENTS, toParameters(asked), advice);
+      const issued = await client.post<IssuedEnrolmentResponse>(ENROLMENTS, newNode, advice);
       const text = await describeCode(issued);
       print(command, issued, () => text);
+      if (newHousehold !== undefined) say(newHousehold);
       if (wait && !readOptions(command).json) print(command, {}, await awaitNode(client, issued));
     });
 }

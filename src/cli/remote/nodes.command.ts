@@ -2,7 +2,7 @@ import { Option, type Command } from 'commander';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { addCommand, NEEDS_ADMIN_KEY, parseExpiry, parseTargets, parseUuid, TARGETS } from '../command-options.js';
 import { formatFields } from '../tables.js';
-import { formatResult, print, refuseNullOutput, writeKey } from '../terminal.js';
+import { formatResult, print, refuseNullOutput, say, writeKey } from '../terminal.js';
 import type { IssuedNodeResponse } from '../../api/admin/nodes.admin.controller.js';
 import {
   addList,
@@ -17,6 +17,7 @@ import { addEnrolmentCommands, addNodeOptions } from './enrolments.command.js';
 import type { ConfigFormat } from './node-config-file.js';
 import {
   DuplicateWatch,
+  findNewHousehold,
   refuseToOverwrite,
   issueNode,
   warnOfDuplicate,
@@ -71,6 +72,7 @@ function addIssue(nodes: Command): void {
       const file = config === undefined ? undefined : await openConfigFile(config, format);
       if (file && !replace) await refuseToOverwrite(client, file);
       const newNode = toParameters(node) as NewNode;
+      const newHousehold = await findNewHousehold(client, newNode.household_id);
       if (!file) {
         await showKey(command, await issueNode(client, newNode), format);
       } else {
@@ -79,7 +81,8 @@ function addIssue(nodes: Command): void {
         const text = `Node ${node_id} (${place}) is issued; ${file.path} holds its node_id and api_key.`;
         print(command, { node_id, ...newNode, config: file.path }, () => text);
       }
-      await warnOfDuplicate(client, newNode);
+      if (newHousehold === undefined) await warnOfDuplicate(client, newNode);
+      else say(newHousehold);
     });
 }
 
