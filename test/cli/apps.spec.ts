@@ -95,8 +95,15 @@ describe('platform-auth apps and explain', () => {
     const headers = { 'X-Platform-App-Id': issued.app_id!, 'X-Platform-App-Key': issued.app_key! };
     await app.validateApp(headers, { target: 'issue-target' }).expect(200);
     expect(Date.parse(issued.expires_at!) - Date.now()).toBeGreaterThan(1.9 * 86_400_000);
-    const said = await cli.fails('apps', 'issue', ...pair);
+  });
+
+  it('names the live credential of a pair that has one, and how to get a new key', async () => {
+    const revoked = await app.service('recipes', 'taken-target');
+    await app.admin.delete(`/app-credentials/${revoked.appId}`).expect(204);
+    const { appId } = await app.service('recipes', 'taken-target');
+    const said = await cli.fails('apps issue --caller recipes --target taken-target');
     expect(said).toMatch(/app_credential_exists, 409/);
+    expect(said).toContain(`\n  It is ${appId}. To get a new key: platform-auth apps rotate ${appId}\n`);
   });
 
   it('restricts a credential to scopes, explains a missing one, and lifts the restriction', async () => {
@@ -123,7 +130,8 @@ describe('platform-auth apps and explain', () => {
     );
     expect(await cli.json(`nodes update ${nodeId} --targets all`)).toMatchObject({ targets: null });
     const [household, room] = [randomUUID(), ['--room', 'hall', '--name', 'lamp']];
-    const registered = await cli.json('nodes', 'issue', '--household', household, ...room, '--targets', 'ocr');
+    const line = ['nodes', 'issue', '--household', household, ...room, '--targets', 'ocr', '--json'];
+    const registered = JSON.parse((await cli.run(...line)).stdout) as object;
     expect(registered).toMatchObject({ household_id: household, targets: ['ocr'] });
     await cli.ok(`nodes revoke --household ${household} --yes`);
   });

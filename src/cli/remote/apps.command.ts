@@ -1,5 +1,8 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import type { IssuedAppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
+import type {
+  AppCredentialResponse,
+  IssuedAppCredentialResponse,
+} from '../../api/admin/app-credentials.admin.controller.js';
 import { APP_SCOPE_FORMAT, EXAMPLES } from '../../foundation/common/names.js';
 import { addCommand, createRestrictionParser, NEEDS_ADMIN_KEY, parseExpiry } from '../command-options.js';
 import {
@@ -12,6 +15,9 @@ import {
   formatIssued,
   type IssuedType,
 } from './credentials.command.js';
+import { isFailure } from '../http-client.js';
+import { CommandFailedError } from '../terminal.js';
+import type { AdminClient } from './admin-client.js';
 import { addRemote, toParameters } from './remote-command.js';
 
 const APPS: IssuedType = {
@@ -37,6 +43,27 @@ function createForUsersOption(): Option {
   });
 }
 
+/** @throws {CommandFailedError} app_credential_exists, with the id of the pair's live credential */
+async function issueApp(
+  client: AdminClient,
+  options: Readonly<Record<string, string>>,
+): Promise<IssuedAppCredentialResponse> {
+  const { caller, target } = options;
+  const advice = `If \`platform-auth apps list --caller ${caller} --target ${target} --live\` shows it, its key is lost: rotate it. Otherwise run this again.`;
+  try {
+    return await client.post<IssuedAppCredentialResponse>(APPS.path, toParameters(options), advice);
+  } catch (error) {
+    if (!isFailure(error, 'app_credential_exists')) throw error;
+    const [live] = await client
+      .list<AppCredentialResponse>(APPS.path, { caller, target, live: 'true' })
+      .catch(() => []);
+    // Another operator may have revoked it meanwhile.
+    if (!live) throw error;
+    const next = `It is ${live.app_id}. To get a new key: platform-auth apps rotate ${live.app_id}`;
+    throw new CommandFailedError(`${error.message}\n  ${next}`, error.code);
+  }
+}
+
 /** `platform-auth apps …`: the credentials that services present to each other. */
 export function addAppsCommands(root: Command): void {
   const summary = 'Manage the credentials of services. `init` issues those of a whole platform.';
@@ -56,12 +83,7 @@ export function addAppsCommands(root: Command): void {
       parseExpiry,
     )
     .answerKey(
-      async (client, options: Readonly<Record<string, string>>) =>
-        client.post<IssuedAppCredentialResponse>(
-          APPS.path,
-          toParameters(options),
-          `If \`platform-auth apps list --caller ${options.caller} --target ${options.target} --live\` shows it, its key is lost: rotate it. Otherwise run this again.`,
-        ),
+      async (client, options: Readonly<Record<string, string>>) => issueApp(client, options),
       (issued) => formatIssued(APPS, issued),
       (issued) => adviseOnLost(APPS, issued),
     );
