@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { Subscriber, tell, type Told } from '../domain/events/subscriber.js';
 import { urlOf, useCli } from '../support/cli.js';
 import { useApp } from '../support/use-app.js';
@@ -96,6 +97,32 @@ describe('platform-auth events', () => {
       ['--actor', subscriber.service.appId],
     ])
       for (const source of [[], ['--from-database']]) expect(await exportEvents(...more, ...source)).toEqual([receipt]);
+  });
+
+  it('audit export finds the acts of an operator by name, from the service and from the database', async () => {
+    const { id, name } = await app.operator(['nodes'], 'Grace');
+    await app.admin.delete(`/operators/${id}`).expect(204);
+    const successor = await app.operator(['nodes'], 'grace');
+    const registration = { household_id: randomUUID(), room: 'hall', name: 'lamp' };
+    const { body } = await successor.as().post('/nodes', registration).expect(201);
+    const ofDatabase = cli.with({ DATABASE_URL: app.database.url });
+    for (const source of [[], ['--from-database']]) {
+      const { code, stdout } = await ofDatabase.run('audit', 'export', '--actor', `operator:${name}`, ...source);
+      expect({
+        code,
+        items: stdout
+          .trim()
+          .split('\n')
+          .map((line) => JSON.parse(line) as object),
+      }).toMatchObject({
+        code: 0,
+        items: [
+          { event: 'admin.node.issued', actor: { id: successor.id, name: 'operator:grace' }, subject: body.node_id },
+        ],
+      });
+    }
+    const { code, stderr } = await ofDatabase.run('audit export --from-database --actor alice@example.org');
+    expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining('no e-mail address') });
   });
 
   it('audit takes the address of the service, as every command does', async () => {

@@ -5,7 +5,7 @@ import { describeAdmin } from '../../foundation/access/actor.js';
 import { DOORS } from '../../foundation/access/principals.js';
 import { AdminController, RequireAdmin } from '../../foundation/access/route-decorators.js';
 import type { StoredAuditEvent } from '../../domain/audit/audit-events.js';
-import { AuditLog } from '../../domain/audit/audit-log.js';
+import { AuditLog, type AuditFilter } from '../../domain/audit/audit-log.js';
 import {
   AddressField,
   ID,
@@ -23,7 +23,6 @@ import {
   listMatchingEvents,
 } from '../../foundation/common/security-events.js';
 import { createPageResponse, getPageLimit, PageQuery } from '../../foundation/http/page.dto.js';
-import { OperatorsService } from '../../domain/operators/operators.service.js';
 
 const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';
 const OPERATOR = /^operator:(.+)$/;
@@ -158,9 +157,21 @@ export class AuditEventResponse {
   }
 }
 
-function readOperatorName(actor: string | undefined): string | undefined {
-  const name = OPERATOR.exec(actor ?? '')?.[1];
-  return name === undefined ? undefined : toCanonicalOperatorName(name);
+type AuditQuery = Readonly<Partial<Record<Exclude<keyof AuditEventsQuery, keyof PageQuery>, string | undefined>>>;
+
+/** @param query of the route, or of an export that reads the database */
+export function toAuditFilter({ actor, subject, request_id, address, event, since, until }: AuditQuery): AuditFilter {
+  const operator = OPERATOR.exec(actor ?? '')?.[1];
+  return {
+    actor: operator === undefined ? actor?.toLowerCase() : undefined,
+    operator: operator && toCanonicalOperatorName(operator),
+    subject: subject?.toLowerCase(),
+    requestId: request_id?.toLowerCase(),
+    address,
+    events: event === undefined ? undefined : listMatchingEvents(event),
+    since: parseMoment(since),
+    until: parseMoment(until),
+  };
 }
 
 function toActorName({ actor_door, actor_id, details }: StoredAuditEvent): string | null {
@@ -173,10 +184,7 @@ class AuditEventPageResponse extends createPageResponse(AuditEventResponse) {}
 
 @AdminController('/audit-events')
 export class AuditEventsAdminController {
-  constructor(
-    private readonly audit: AuditLog,
-    private readonly operators: OperatorsService,
-  ) {}
+  constructor(private readonly audit: AuditLog) {}
 
   @Get()
   @RequireAdmin('read', {
@@ -185,17 +193,7 @@ export class AuditEventsAdminController {
     returns: AuditEventPageResponse,
   })
   async listAuditEvents(@Query() query: AuditEventsQuery): Promise<AuditEventPageResponse> {
-    const operator = readOperatorName(query.actor);
-    const filter = {
-      actor: operator === undefined ? query.actor?.toLowerCase() : undefined,
-      operators: operator === undefined ? undefined : await this.operators.listOperatorIds(operator),
-      subject: query.subject?.toLowerCase(),
-      requestId: query.request_id?.toLowerCase(),
-      address: query.address,
-      events: query.event === undefined ? undefined : listMatchingEvents(query.event),
-      since: parseMoment(query.since),
-      until: parseMoment(query.until),
-    };
-    return AuditEventPageResponse.from(await this.audit.listEvents(filter, getPageLimit(query), query.cursor));
+    const page = await this.audit.listEvents(toAuditFilter(query), getPageLimit(query), query.cursor);
+    return AuditEventPageResponse.from(page);
   }
 }

@@ -178,16 +178,14 @@ export function addAuditExportCommand(audit: Command): void {
     .option('-o, --output <file>', 'a new file, which only its owner may read (default: standard output)')
     .addHelpText(
       'after',
-      `\nWithout --limit, no event is left out. With --from-database, --actor and --subject take ids of users and operators.\n${NEEDS_DATABASE}`,
+      `\nWithout --limit, no event is left out. With --from-database, --actor and --subject take the id of a user, no e-mail address.\n${NEEDS_DATABASE}`,
     )
     .action(async ({ fromDatabase, output }: ExportOptions, command: Command) => {
       const { actor, subject, event, since, until, limit } = command.optsWithGlobals<Query & { limit: number }>();
       const max = audit.getOptionValueSource('limit') === 'cli' ? limit : Infinity;
       const query = { actor, subject, event, since, until };
-      if (fromDatabase && [actor, subject].some((who) => /@|^operator:/.test(who ?? '')))
-        command.error(
-          'error: with --from-database, --actor and --subject take ids, no e-mail address and no operator:<name>',
-        );
+      if (fromDatabase && [actor, subject].some((who) => who?.includes('@')))
+        command.error('error: with --from-database, --actor and --subject take the id of a user, no e-mail address');
       const exported = await writeExport(output, async (writeLines) =>
         fromDatabase ? readDatabase(query, max, writeLines) : readService(command, query, max, writeLines),
       );
@@ -212,19 +210,10 @@ async function resolveUserIds(client: AdminClient, { actor, subject, ...query }:
   };
 }
 
-const lowerCaseId = (text: string): string => (isId(text) ? text.toLowerCase() : text);
-
 async function readDatabase(query: Query, max: number, writeLines: WriteLines): Promise<void> {
   const { withServices } = await import('../database/database-services.js');
-  const { AuditEventResponse } = await import('../../api/admin/audit-events.admin.controller.js');
-  const toDate = (text: string | undefined): Date | undefined => (text === undefined ? undefined : new Date(text));
-  const filter = {
-    actor: query.actor && lowerCaseId(query.actor),
-    subject: query.subject && lowerCaseId(query.subject),
-    events: query.event === undefined ? undefined : listMatchingEvents(query.event),
-    since: toDate(query.since),
-    until: toDate(query.until),
-  };
+  const { AuditEventResponse, toAuditFilter } = await import('../../api/admin/audit-events.admin.controller.js');
+  const filter = toAuditFilter(query);
   await withServices(readVariables(), async ({ audit }) => {
     let left = max;
     for (let cursor: string | null | undefined; cursor !== null && left > 0;) {

@@ -37,14 +37,14 @@ import {
 import { COUNTED_EVENTS, OPEN_WINDOWS } from './counted-refusals.js';
 import type { Page } from '../../foundation/database/page.js';
 
-interface AuditFilter {
+export interface AuditFilter {
   /** Id of the actor, or the door of an actor without an id. */
   readonly actor: string | undefined;
-  /** Ids of operators, in place of `actor`. */
-  readonly operators?: readonly string[] | undefined;
+  /** Name of an operator, revoked or not, in place of `actor`. */
+  readonly operator: string | undefined;
   readonly subject: string | undefined;
-  readonly requestId?: string | undefined;
-  readonly address?: string | undefined;
+  readonly requestId: string | undefined;
+  readonly address: string | undefined;
   readonly events: readonly AuditEventName[] | undefined;
   /** First moment that is included. */
   readonly since: Date | undefined;
@@ -177,7 +177,7 @@ function buildQuery(filter: AuditFilter, limit: number, after: Position | undefi
 }
 
 function toConditions(filter: AuditFilter, after: Position | undefined) {
-  const { actor, operators, subject, requestId, address, events, since, until } = filter;
+  const { actor, operator, subject, requestId, address, events, since, until } = filter;
   const values: unknown[] = [];
   const conditions: string[] = [];
   const add = (condition: (...names: string[]) => string, ...added: unknown[]): void => {
@@ -189,7 +189,7 @@ function toConditions(filter: AuditFilter, after: Position | undefined) {
       ? (name: string) => `actor_id = ${name}`
       : (name: string) => `actor_door = ${name} AND actor_id IS NULL`;
   add(byActor, actor);
-  add((name) => `actor_id = ANY(${name})`, operators);
+  add((name) => `actor_id = ANY(ARRAY(SELECT id::text FROM operators WHERE name = ${name}))`, operator);
   add((name) => `subject = ${name}`, subject);
   add((name) => `(request_id = ${name} OR details -> 'request_ids' ? ${name})`, requestId);
   add((name) => `(address = ${name} OR details -> 'addresses' ? ${name})`, address);

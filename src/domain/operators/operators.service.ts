@@ -115,11 +115,6 @@ export class OperatorsService {
     return findPage(this.operators, page, { name }, toKeyFilters(filter, this.clock.now()));
   }
 
-  /** @returns the ids of all operators with this name, revoked ones too */
-  async listOperatorIds(name: string): Promise<string[]> {
-    return (await this.operators.find({ where: { name }, select: { id: true } })).map(({ id }) => id);
-  }
-
   async updateOperator(id: string, change: OperatorChange, by: AdminCaller): Promise<Operator> {
     return this.changeOperator(by, id, async ({ transaction, own }, before) => {
       if (!before.revokedAt) refuseMoreRights(own, { ...before, ...change });
