@@ -39,5 +39,9 @@ await Cleanup.around(async (cleanup) => {
 
 /** The result of a scenario that could not run to its end. */
 function failure(scenario: Scenario, error: unknown): Result {
-  return { scenario, broken: [error instanceof Error ? (error.stack ?? error.message) : String(error)] };
+  const errors: unknown[] = error instanceof AggregateError ? error.errors : [error];
+  return {
+    scenario,
+    broken: errors.map((each) => (each instanceof Error ? (each.stack ?? each.message) : String(each))),
+  };
 }

@@ -156,6 +156,21 @@ export class Stage {
   }
 }
 
+/**
+ * Stops the load also after a scenario that failed.
+ * @throws {AggregateError} when both fail, because a load that gives up hides why the scenario failed
+ */
+export async function runUntilStopped(
+  scenario: Pick<Scenario, 'name' | 'run'>,
+  stage: Pick<Stage, 'stop'>,
+): Promise<void> {
+  const failures: unknown[] = [];
+  await scenario.run(stage as Stage).catch((error: unknown) => failures.push(error));
+  await stage.stop().catch((error: unknown) => failures.push(error));
+  if (failures.length > 1) throw new AggregateError(failures, `${scenario.name} and the stop of its load failed`);
+  if (failures.length === 1) throw failures[0];
+}
+
 /** Runs one scenario with a new database, new replicas and a new load. */
 export async function runScenario(
   scenario: Scenario,
@@ -164,11 +179,7 @@ export async function runScenario(
   const notRun = scenario.whyNot?.();
   if (notRun !== undefined) return { scenario, notRun, broken: [] };
   const stage = new Stage(await World.withDatabase(cleanup), seconds, patience, old);
-  try {
-    await scenario.run(stage);
-  } finally {
-    await stage.stop();
-  }
+  await runUntilStopped(scenario, stage);
   const { record } = stage.load;
   const { postgres, consumers } = stage.world;
   await audit(postgres, stage.load);
