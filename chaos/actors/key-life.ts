@@ -101,8 +101,8 @@ async function restrict(load: Load, credential: Credential): Promise<void> {
   const { kind, id, key } = credential;
   key.life.markEnding();
   const attempt = () => load.askAsAdmin('PATCH', `${kind.path}/${id}`, kind.restriction);
-  const restricted = () => load.insist('admin', `restricting ${key.name}`, attempt, 200);
-  if (!(await load.ledger.perform(kind.told.restricted, id, restricted))) return;
+  const requestRestriction = () => load.insist('admin', `restricting ${key.name}`, attempt, 200);
+  if (!(await load.ledger.perform(kind.told.restricted, id, requestRestriction))) return;
   key.life.markEnded();
   await validateEverywhere(load, credential);
 }
@@ -169,8 +169,8 @@ async function requestRotation(load: Load, credential: Credential, overlapHours:
 export async function revokeThrough(load: Load, { kind, id, key }: Credential, url?: string): Promise<boolean> {
   key.life.markEnding();
   const attempt = () => load.askAsAdmin('DELETE', `${kind.path}/${id}`, undefined, url);
-  const revoked = () => load.insist('admin', `revoking ${key.name}`, attempt, 204);
-  const isRevoked = await load.ledger.perform(kind.told.revoked, id, revoked);
+  const requestRevocation = () => load.insist('admin', `revoking ${key.name}`, attempt, 204);
+  const isRevoked = await load.ledger.perform(kind.told.revoked, id, requestRevocation);
   if (isRevoked) key.life.markEnded();
   return isRevoked;
 }

@@ -31,21 +31,21 @@ export async function liveMember(load: Load): Promise<void> {
   const member = { user_id: session.user.id, role: 'member' };
   membership.asAdmin.markEnding();
   const attempt = (): Promise<Answer> => load.askAsAdmin('PATCH', path, { role: 'member' });
-  const demoted = (): Promise<boolean> => load.insist('admin', `demoting in ${household}`, attempt, 200);
-  if (!(await load.ledger.perform({ 'household.member_changed': member }, household, demoted))) return;
+  const demote = (): Promise<boolean> => load.insist('admin', `demoting in ${household}`, attempt, 200);
+  if (!(await load.ledger.perform({ 'household.member_changed': member }, household, demote))) return;
   membership.asAdmin.markEnded();
   await judgeMembershipEverywhere(load, membership);
   membership.asMember.markEnding();
   const removal = { 'household.member_removed': { ...member, reason: 'removed' } };
-  if (!(await deleteAndTell(load, path, removal, household))) return;
+  if (!(await performDeletion(load, path, removal, household))) return;
   membership.asMember.markEnded();
   await judgeMembershipEverywhere(load, membership);
-  await deleteAndTell(load, `/households/${household}?revoke_nodes=true`, { 'household.deleted': {} }, household);
+  await performDeletion(load, `/households/${household}?revoke_nodes=true`, { 'household.deleted': {} }, household);
 }
 
-function deleteAndTell(load: Load, path: string, told: Told, household: string): Promise<boolean> {
-  const deleted = () => load.insist('admin', `deleting ${path}`, () => load.deleteAsAdmin(path), 204);
-  return load.ledger.perform(told, household, deleted);
+function performDeletion(load: Load, path: string, told: Told, household: string): Promise<boolean> {
+  const requestDeletion = () => load.insist('admin', `deleting ${path}`, () => load.deleteAsAdmin(path), 204);
+  return load.ledger.perform(told, household, requestDeletion);
 }
 
 /** @returns undefined when the request was not acknowledged */
@@ -72,11 +72,11 @@ export async function joinHousehold(load: Load, session: Session): Promise<Membe
   const made = await load.askAsAdmin('POST', '/nodes', node);
   if (!load.acknowledge('admin', `issuing a node of ${household}`, made, 201)) return undefined;
   const member = { user_id: session.user.id, role: 'admin' };
-  const joined = async (): Promise<boolean> => {
+  const join = async (): Promise<boolean> => {
     const answer = await load.askAsAdmin('POST', `/households/${household}/members`, member);
     return load.acknowledge('admin', `joining ${household}`, answer, 201);
   };
-  if (!(await load.ledger.perform({ 'household.member_added': member }, household, joined))) return undefined;
+  if (!(await load.ledger.perform({ 'household.member_added': member }, household, join))) return undefined;
   return { household, session, asMember: new Life(), asAdmin: new Life() };
 }
 

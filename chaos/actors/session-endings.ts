@@ -17,7 +17,7 @@ const ENDINGS: readonly Ending[] = [
   logOutByBearer,
   endByAdmin,
   disable,
-  moveByAdmin,
+  changeEmailByAdmin,
   changePassword,
   deleteByAdmin,
 ];
@@ -73,16 +73,16 @@ async function disable(load: Load, user: User): Promise<void> {
   for (const answer of await load.askEverywhere(loginOf(user))) load.judge('login', user.email, user.life, answer);
   // An attempt without a response may still disable the user later, so after a retry the user stays disabled.
   if (attempts > 1) return;
-  const enabled = async (): Promise<boolean> => {
+  const enable = async (): Promise<boolean> => {
     const answer = await load.askAsAdmin('PATCH', `/users/${user.id}`, { is_active: true });
     return load.acknowledge('admin', `enabling ${user.email}`, answer, 200);
   };
-  if (!(await load.ledger.perform({ 'user.enabled': {} }, user.id, enabled))) return;
+  if (!(await load.ledger.perform({ 'user.enabled': {} }, user.id, enable))) return;
   Object.assign(user, { life: new Life(), isActive: true, isDoubtful: false });
   await logIn(load, user);
 }
 
-async function moveByAdmin(load: Load, user: User): Promise<void> {
+async function changeEmailByAdmin(load: Load, user: User): Promise<void> {
   const email = `${randomUUID()}@example.org`;
   load.ledger.addSecrets(`user ${user.id}`, email);
   let attempts = 0;
@@ -93,7 +93,7 @@ async function moveByAdmin(load: Load, user: User): Promise<void> {
   const told = { 'user.email_changed': {}, 'session.ended': { reason: 'admin' } };
   if (!(await end(load, user, { route: 'admin', attempt, expected: 200, told }))) return;
   user.email = email;
-  // An attempt without a response may still undo a later move.
+  // An attempt without a response may still undo a later change.
   if (attempts > 1) user.isDoubtful = true;
 }
 
@@ -105,12 +105,12 @@ async function changePassword(load: Load, user: User): Promise<void> {
   for (const { life } of ended) life.markEnding();
   const body = { current_password: user.password, new_password: `${user.password}!` };
   load.ledger.addSecrets(`user ${user.id}`, body.new_password);
-  const changed = async (): Promise<boolean> => {
+  const requestChange = async (): Promise<boolean> => {
     const answer = await load.ask({ path: PASSWORD_PATH, headers: bearerOf(kept), body, from: user.from });
     return load.acknowledge('account', `a new password of ${user.email}`, answer, 204);
   };
   const told = { 'user.credentials_changed': { what: 'password' }, 'session.ended': { reason: 'password_changed' } };
-  if (!(await load.ledger.perform(told, user.id, changed))) {
+  if (!(await load.ledger.perform(told, user.id, requestChange))) {
     user.isDoubtful = true;
     return;
   }
@@ -147,8 +147,8 @@ async function end(
 ): Promise<boolean> {
   for (const { life } of sessions) life.markEnding();
   const what = `ending session ${sessions.map(({ id }) => id).join(' and ')}`;
-  const ended = () => load.insist(route, what, attempt, expected);
-  if (!(await load.ledger.perform(told, user.id, ended))) return false;
+  const requestEnd = () => load.insist(route, what, attempt, expected);
+  if (!(await load.ledger.perform(told, user.id, requestEnd))) return false;
   await judgeEnded(load, sessions);
   return true;
 }
