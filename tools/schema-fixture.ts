@@ -3,7 +3,7 @@
 import { writeFileSync } from 'node:fs';
 import type { QueryRunner } from 'typeorm';
 import { MIGRATIONS } from '../src/foundation/database/migrate.js';
-import { READ_SCHEMA } from '../src/foundation/database/schema.js';
+import { READ_SCHEMA } from '../src/foundation/database/sql-migration.js';
 
 const FILE = 'test/foundation/database/fixture/0.1.0.sql';
 /** TypeORM creates this table itself. */

@@ -1,6 +1,6 @@
 // Keys that services present to each other.
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 
 export class CreateAppCredentials1795651200005 extends SqlMigration {
   readonly create = () => `
@@ -48,7 +48,7 @@ export class CreateAppCredentials1795651200005 extends SqlMigration {
     COMMENT ON COLUMN app_credentials.last_used_at IS
       'of the current key; before its first use, of the key that it replaced';
     COMMENT ON COLUMN app_credentials.previous_key_used_at IS
-      'when the key before the last rotation was last used, also before that';
+      'when the key that the last rotation replaced was last used, before or after that rotation';
     COMMENT ON COLUMN app_credentials.overlap_ended_by_request IS 'id of the request that finished the rotation';
     COMMENT ON COLUMN app_credentials.previous_key_digest IS 'still accepted until previous_key_expires_at';
     COMMENT ON COLUMN app_credentials.previous_key_used_for IS 'service that this use was for, when it was named';

@@ -1,6 +1,6 @@
 // The audit log: its partitions, and the functions that create and drop them.
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 
 /**
  * The audit log is append-only, and partitioned by month so that old months are dropped as a whole; its triggers also

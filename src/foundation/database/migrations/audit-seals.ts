@@ -1,6 +1,6 @@
 // The seals of the audit log, which show a changed or deleted row (docs/decisions/0043).
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 
 export class CreateAuditSeals1795651200010 extends SqlMigration {
   readonly create = (schema: string) => `

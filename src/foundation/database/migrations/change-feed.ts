@@ -1,7 +1,16 @@
 // The feed of changes that replicas and verifiers poll (docs/decisions/0033 and 0044), and the triggers that write it,
 // so that changes by psql are recorded too.
 
-import { buildKeyChangeTriggers, SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
+
+/** The columns of the use of a key, which changes no verdict. */
+const USE_COLUMNS = [
+  'last_used_at',
+  'last_used_for',
+  'previous_key_used_at',
+  'previous_key_used_for',
+  'has_only_reported_uses',
+];
 
 /** The triggers also fire under `session_replication_role = replica`, which restores and logical replication set. */
 export class CreateChangeFeed1795651200014 extends SqlMigration {
@@ -150,4 +159,23 @@ export class CreateChangeFeed1795651200014 extends SqlMigration {
     DROP FUNCTION record_credential_change(), record_signing_key_change(), record_credential_change_purge() CASCADE;
     DROP TABLE verifier_polls, replica_leases, credential_change_purges, credential_changes;
   `;
+}
+
+/**
+ * Builds the triggers that publish every change of a table of keys but their use.
+ * @param kind that of the changes, as in `cachedAs` of common/key-kinds.ts
+ * @param ignored further columns on which no verdict depends
+ */
+function buildKeyChangeTriggers(table: string, kind: string, ignored: readonly string[] = []): string {
+  const strip = (row: string): string => `(to_jsonb(${row}) - '{${[...USE_COLUMNS, ...ignored].join(',')}}'::text[])`;
+  const publish = `EXECUTE FUNCTION record_credential_change('${kind}')`;
+  return `
+    CREATE TRIGGER ${table}_record_update AFTER UPDATE ON ${table} FOR EACH ROW
+      WHEN (${strip('OLD')} IS DISTINCT FROM ${strip('NEW')}) ${publish};
+    CREATE TRIGGER ${table}_record_delete AFTER DELETE ON ${table} FOR EACH ROW ${publish};
+    CREATE TRIGGER ${table}_record_truncate AFTER TRUNCATE ON ${table} ${publish};
+    ALTER TABLE ${table}
+      ENABLE ALWAYS TRIGGER ${table}_record_update,
+      ENABLE ALWAYS TRIGGER ${table}_record_delete,
+      ENABLE ALWAYS TRIGGER ${table}_record_truncate;`;
 }

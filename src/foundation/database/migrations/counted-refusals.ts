@@ -1,6 +1,6 @@
 // Counted refusals, whose windows of 15 minutes move to the audit log when they close.
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 
 export class CreateCountedRefusals1795651200011 extends SqlMigration {
   readonly create = () => `

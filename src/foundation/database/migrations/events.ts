@@ -1,6 +1,6 @@
 // What happened, for the services that subscribe to it: events, subscriptions, and what a purge took.
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 
 /** Judges a cursor by what a purge took of each type, so every deletion records it. */
 export class CreateEvents1795651200018 extends SqlMigration {

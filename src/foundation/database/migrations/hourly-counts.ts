@@ -1,6 +1,6 @@
 // What happened in each hour, as the first page of the console and `platform-auth status --history` show it.
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 
 export class CreateHourlyCounts1795651200017 extends SqlMigration {
   readonly create = () => `

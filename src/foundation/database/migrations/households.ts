@@ -1,6 +1,6 @@
 // Households with their members and invitations, and the changes that memberships write into the feed.
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 import { buildSearchIndexes } from './searches.js';
 
 /**

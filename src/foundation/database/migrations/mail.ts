@@ -1,6 +1,6 @@
 // The outbox of mails, and the one-time tokens that are sent in them.
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 
 export class CreateMail1795651200003 extends SqlMigration {
   readonly create = (schema: string) => `

@@ -1,6 +1,6 @@
 // The runs of the maintenance jobs, and since when a root key is in use.
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 
 export class CreateMaintenance1795651200013 extends SqlMigration {
   readonly create = () => `

@@ -1,6 +1,6 @@
 // Edge devices with their keys, the registrations that may be repeated, and the codes of enrolments.
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 
 export class CreateNodes1795651200006 extends SqlMigration {
   readonly create = () => `
@@ -39,7 +39,7 @@ export class CreateNodes1795651200006 extends SqlMigration {
     COMMENT ON COLUMN nodes.revoked_by_request IS 'id of the request that revoked it';
     COMMENT ON COLUMN nodes.last_used_at IS 'of the current key; before its first use, of the key that it replaced';
     COMMENT ON COLUMN nodes.previous_key_used_at IS
-      'when the key before the last rotation was last used, also before that';
+      'when the key that the last rotation replaced was last used, before or after that rotation';
     COMMENT ON COLUMN nodes.previous_key_digest IS
       'still accepted until the new key is first used or previous_key_expires_at';
     COMMENT ON COLUMN nodes.last_used_for IS 'service that the key was last accepted for, when it was named';

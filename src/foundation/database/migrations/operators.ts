@@ -1,6 +1,6 @@
 // Operators with their keys and passkeys, and their sessions at the console.
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 
 export class CreateOperators1795651200007 extends SqlMigration {
   readonly create = () => `
@@ -44,7 +44,7 @@ export class CreateOperators1795651200007 extends SqlMigration {
     COMMENT ON COLUMN operators.last_used_at IS
       'of the current key; before its first use, of the key that it replaced';
     COMMENT ON COLUMN operators.previous_key_used_at IS
-      'when the key before the last rotation was last used, also before that';
+      'when the key that the last rotation replaced was last used, before or after that rotation';
     COMMENT ON COLUMN operators.overlap_ended_by_request IS 'id of the request that finished the rotation';
     COMMENT ON COLUMN operators.previous_key_digest IS 'still accepted until previous_key_expires_at';
     COMMENT ON COLUMN operators.last_used_for IS 'null: operators present their keys to this service only';

@@ -1,6 +1,6 @@
 // Indexes for searches by a part of a name or an address.
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 
 interface SearchIndex {
   readonly name: string;

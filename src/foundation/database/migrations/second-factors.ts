@@ -1,6 +1,6 @@
 // Authenticator apps with their recovery codes, and passkeys.
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 
 export class CreateSecondFactors1795651200004 extends SqlMigration {
   readonly create = () => `

@@ -1,6 +1,6 @@
 // Sessions of users: one row for each login and all rotations of its refresh token.
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 
 export class CreateSessions1795651200002 extends SqlMigration {
   readonly create = () => `

@@ -1,6 +1,6 @@
 // Keys that sign access tokens.
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 
 export class CreateSigningKeys1795651200008 extends SqlMigration {
   readonly create = () => `

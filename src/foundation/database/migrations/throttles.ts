@@ -1,6 +1,6 @@
 // Rate limit buckets, the counters of the throttles.
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 
 /**
  * Unlogged, because a count is not worth a write to the WAL at each attempt: after a crash or a promotion the table is

@@ -1,6 +1,6 @@
 // Users, with their passwords and addresses.
 
-import { SqlMigration } from '../schema.js';
+import { SqlMigration } from '../sql-migration.js';
 
 export class CreateUsers1795651200001 extends SqlMigration {
   readonly create = () => `
