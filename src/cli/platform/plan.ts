@@ -35,8 +35,6 @@ export interface PlannedPair {
   readonly hasOldKey?: boolean;
   /** The scopes that the credential gets; null allows all. Undefined keeps the present ones. */
   readonly newScopes?: readonly string[] | null | undefined;
-  /** The scopes that restrict the credential, and stay because the map names none for it. */
-  readonly keptScopes?: readonly string[];
   /** Whether the credential becomes one for users, or stops to be one. Undefined keeps what it is. */
   readonly newForUsers?: boolean;
 }
@@ -161,13 +159,12 @@ function planPairs(
     const credential = live?.items.find((each) => each.caller === name && each.target === target);
     // `hasOwn`, because a service of the map may be named `constructor`.
     const wanted = Object.hasOwn(scopes, target) ? scopes[target] : undefined;
-    const keptScopes = wanted === undefined ? credential?.scopes : undefined;
     const areScopesOther = wanted !== undefined && !hasScopes(credential, wanted);
     const newForUsers = Object.hasOwn(forUsers, target) ? forUsers[target] : undefined;
     const isUseOther = newForUsers !== undefined && newForUsers !== (credential?.for_users ?? false);
     const changes = { ...(areScopesOther && { newScopes: wanted }), ...(isUseOther && { newForUsers }) };
     const isOther = areScopesOther || isUseOther;
-    const pair = { caller: name, target, credential, ...(keptScopes && { keptScopes }), ...changes };
+    const pair = { caller: name, target, credential, ...changes };
     if (!live) return { ...pair, action: 'unknown' };
     if (!credential) return { ...pair, action: 'issue' };
     const key = file.get(toCredentialVariables(target).key);
@@ -308,8 +305,9 @@ async function deliver(
       const names = toCredentialVariables(target);
       if (isWritten && (id !== undefined || action === 'issue')) file.set(names.id, id ?? PLACEHOLDER);
       if (hasNewKey(pair)) file.set(names.key, key ?? PLACEHOLDER);
-      const kept = pair.keptScopes && { kept_scopes: pair.keptScopes };
-      delivered.push({ caller, target, action, app_id: id ?? null, ...kept, ...toPairChange(pair) });
+      const kept = Object.hasOwn(service.scopes, target) ? null : pair.credential?.scopes;
+      const keptScopes = kept && { kept_scopes: kept };
+      delivered.push({ caller, target, action, app_id: id ?? null, ...keptScopes, ...toPairChange(pair) });
     }
     if (store && (file.needsWriting || (isWritten && file.isRepeated))) await file.write(heading);
     return delivered;
