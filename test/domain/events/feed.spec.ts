@@ -26,6 +26,19 @@ async function deleteUsers(count: number): Promise<string[]> {
   return ids;
 }
 
+interface PlanNode {
+  readonly 'Relation Name'?: string;
+  readonly 'Actual Rows': number;
+  readonly 'Actual Loops': number;
+  readonly 'Rows Removed by Filter'?: number;
+  readonly Plans?: readonly PlanNode[];
+}
+
+function countReadEvents({ Plans = [], ...node }: PlanNode): number {
+  const rows = (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops'];
+  return Plans.reduce((sum, each) => sum + countReadEvents(each), node['Relation Name'] === 'events' ? rows : 0);
+}
+
 const listSubjects = (events: readonly Told[]): string[] => events.map(({ subject }) => subject.id);
 
 /** Does the work once, between the statements HOLD and MOVE of a poll. */
@@ -78,6 +91,34 @@ describe('POST /internal/events', () => {
       const scans = plan.map((row) => row['QUERY PLAN']).filter((line) => / on events\b/.test(line));
       expect(scans).not.toEqual([]);
       for (const scan of scans) expect(scan).toContain('events_type_idx');
+    }
+    await query(`DELETE FROM events WHERE subject = 'planted'`);
+  });
+
+  it('rewinds to a moment without reading all events before or after it, also where an act was sealed late', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    await query(`INSERT INTO events (seal, number, id, type, time, subject, data)
+      SELECT 100000 + i / 5, 1000 + i % 5, gen_random_uuid(), 'planted', now() + i * interval '13 seconds', 'planted', '{}'
+      FROM generate_series(0, 199999) i`);
+    await query('ANALYZE events');
+    for (const seal of [139_999, 120_000, 100_001]) {
+      const [planted] = await query<{ to: Date }>('SELECT min(time) AS to FROM events WHERE seal = $1', [seal]);
+      const { to } = planted!;
+      await query(
+        `INSERT INTO events (seal, number, id, type, time, subject, data) VALUES
+          ($1::bigint + 1000, 2000, gen_random_uuid(), 'planted', $2::timestamptz - interval '601 seconds', 'planted', '{}')`,
+        [seal, to],
+      );
+      await query('UPDATE event_subscriptions SET seal = 200000 WHERE service = $1', [subscriber.name]);
+      const spy = jest.spyOn(DataSource.prototype, 'query');
+      await app.admin.post(`${subscriber.path}/rewind`, { to: to.toISOString() }).expect(204);
+      const [sql, values] = spy.mock.calls.find(([text]) => text.includes('time >= $1'))!;
+      spy.mockRestore();
+      const moved = await query('SELECT seal::integer FROM event_subscriptions WHERE service = $1', [subscriber.name]);
+      expect(moved).toEqual([{ seal }]);
+      const explain = `EXPLAIN (ANALYZE, FORMAT JSON) ${sql}`;
+      const [row] = await query<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(explain, values as unknown[]);
+      expect(countReadEvents(row!['QUERY PLAN'][0].Plan)).toBeLessThan(500);
     }
     await query(`DELETE FROM events WHERE subject = 'planted'`);
   });
