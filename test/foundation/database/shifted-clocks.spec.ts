@@ -1,5 +1,6 @@
 import type { Response } from 'supertest';
 import { AuditJob, PurgeJob } from '../../../src/domain/maintenance/jobs.js';
+import { NODE_KEYS, type NodeKeys } from '../../../src/domain/nodes/nodes.service.js';
 import { ComparedClock } from '../../../src/foundation/database/compared-clock.js';
 import { Auditor, seal } from '../../domain/audit/auditor.js';
 import { ShiftedDatabase } from '../../support/shifted-database.js';
@@ -143,6 +144,8 @@ describe.each([
         await expectOneOf([REFUSED], () => app.validateNode(revokedLater.header));
         await expectOneOf([204], () => app.logout(ended.refresh_token));
       });
+      // As on a slow machine: uses from before the comparison, which are as old as the shift.
+      await each(({ app }) => app.nest.get<NodeKeys>(NODE_KEYS, { strict: false }).flushLastUsed());
       const written = await readKept(database);
       await each(async ({ app }) => {
         await app.nest.get(AuditJob).maintainAuditLog();
@@ -225,10 +228,13 @@ async function expectOneOf(statuses: readonly number[], call: () => PromiseLike<
   return answer;
 }
 
-/** What retention deletes. */
+/**
+ * What retention deletes. Without first uses of keys, which are written up to half a minute later with their own time:
+ * one from before a shift may be written after it, and is then as old as the shift is long.
+ */
 async function readKept(database: ShiftedDatabase): Promise<string[]> {
   const rows = await database.query<{ name: string }>(`SELECT 'node ' || id AS name FROM nodes
-    UNION ALL SELECT 'session ' || id FROM sessions UNION ALL SELECT 'audit event ' || id FROM audit_events`);
+    UNION ALL SELECT 'session ' || id FROM sessions UNION ALL SELECT 'audit event ' || id FROM audit_events WHERE event NOT LIKE '%.first_used'`);
   return rows.map(({ name }) => name);
 }
 
