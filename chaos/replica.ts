@@ -2,7 +2,7 @@ import type { Variables } from '../src/foundation/config/environment.js';
 import { claimPort } from '../tools/claim-port.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { isHealthy, ServerProcess, type ServerOptions } from '../tools/server-process.js';
-import { SERVICE_SCRIPT } from '../tools/service.js';
+import { SERVICE_FLAGS, SERVICE_SCRIPT } from '../tools/service.js';
 
 const MAX_LINES = 100_000;
 
@@ -33,7 +33,7 @@ export class Replica {
       if (line.includes('"internal_error"')) console.error(line);
       if (lines.length > MAX_LINES) lines.shift();
     };
-    const options = { cleanup, script, variables, isReady, onLine };
+    const options = { cleanup, script, flags: SERVICE_FLAGS, variables, isReady, onLine };
     return new Replica(new ServerProcess(await claimPort(), options), options, lines);
   }
 

@@ -7,7 +7,7 @@ import { ApiClient } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { makeTemporaryFolder } from '../../tools/postgres.js';
 import { isHealthy, ServerProcess, type ServerOptions } from '../../tools/server-process.js';
-import { SERVICE_SCRIPT } from '../../tools/service.js';
+import { SERVICE_FLAGS, SERVICE_SCRIPT } from '../../tools/service.js';
 
 /** What is typed into the page's dialog, by the name of the security scheme. */
 export type Credentials = Readonly<Record<'user' | 'app_id' | 'app_key' | 'node' | 'admin', string>>;
@@ -27,6 +27,7 @@ export async function startFirstRun(
   const server = new ServerProcess(await claimPort(), {
     cleanup,
     script: SERVICE_SCRIPT,
+    flags: SERVICE_FLAGS,
     variables: { HOME: process.env.HOME, BCRYPT_COST: '4', ...variables },
     cwd: folder,
     isReady: isHealthy,

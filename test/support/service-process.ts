@@ -5,6 +5,7 @@ import type { Variables } from '../../src/foundation/config/environment.js';
 import { ApiClient } from '../../tools/api-client.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { eventually } from '../../tools/eventually.js';
+import { SERVICE_FLAGS } from '../../tools/service.js';
 import { recordLogLine } from './run-log.js';
 import { fromRoot } from './from-root.js';
 import { ADMIN_KEY } from './settings.js';
@@ -46,7 +47,8 @@ export class ServiceProcess {
   ): Promise<ServiceProcess> {
     const port = variables.PORT ?? String(await claimPort());
     const env = { PATH: process.env.PATH, HOME: process.env.HOME, PORT: port, ...variables };
-    return new ServiceProcess(`http://127.0.0.1:${port}`, spawn(process.execPath, [main], { env, cwd, uid }));
+    const words = [...SERVICE_FLAGS, main];
+    return new ServiceProcess(`http://127.0.0.1:${port}`, spawn(process.execPath, words, { env, cwd, uid }));
   }
 
   static async start(variables: Variables, cwd?: string): Promise<ServiceProcess> {

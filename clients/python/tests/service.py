@@ -18,6 +18,8 @@ ADMIN_KEY = "python-admin-Kq3vYt8sLw2nXz5rBd7fGh1jMp4cQe6u"
 SECRET_KEY = "python-signing-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u"
 PASSWORD = "a perfectly fine passphrase"
 _START_SECONDS = 120
+# As `npm start` runs it: V8 compiles the service again under other flags.
+_FLAGS = ["--max-semi-space-size=64", "--no-allocation-site-pretenuring"]
 _TOKENS: list[socket.socket] = []
 
 
@@ -74,7 +76,7 @@ class Replica:
         # The whole environment, because nothing else is inherited.
         inherited = {name: os.environ[name] for name in ("PATH", "DATABASE_URL")}
         environment = {**inherited, **_VARIABLES, **self._variables, "PORT": str(self._port)}
-        self._process = subprocess.Popen(["node", "dist/service/main.js"], cwd=ROOT, env=environment)
+        self._process = subprocess.Popen(["node", *_FLAGS, "dist/service/main.js"], cwd=ROOT, env=environment)
 
     def await_ready(self) -> None:
         end = time.monotonic() + _START_SECONDS
