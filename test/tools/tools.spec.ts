@@ -120,16 +120,23 @@ describe('a server process', () => {
 });
 
 describe('tools/jest.js', () => {
-  it.each([
-    ['as a failure prints it', 'test/tools/removals.spec.ts', 'test/tools/removals.spec.js'],
-    ['as it is compiled', 'dist/test/tools/removals.spec.js', 'test/tools/removals.spec.js'],
-    ['without its ending', 'test/tools/removals', 'test/tools/removals.spec.js'],
-    ['from the root of the disk', fromRoot('test/tools/removals.spec.ts'), 'test/tools/removals.spec.js'],
-    ['of a test of processes', 'test/bootstrap/stop.process.spec.ts', 'test/bootstrap/stop.process.spec.js'],
-  ])('takes the path of a test file %s', (_, path, compiled) => {
-    const words = ['--no-warnings', 'tools/jest.js', '--listTests', path];
+  /** @returns the compiled files that it would run */
+  const listTests = (...paths: string[]): string[] => {
+    const words = ['--no-warnings', 'tools/jest.js', '--listTests', ...paths];
     const { stdout } = spawnSync(process.execPath, words, { cwd: fromRoot('.'), encoding: 'utf8' });
-    expect(stdout).toBe(`${fromRoot(join('dist', compiled))}\n`);
+    return stdout.trimEnd().split('\n').sort();
+  };
+  const compiled = (name: string): string => fromRoot(join('dist/test', `${name}.spec.js`));
+
+  it('takes the path of a test file as a failure prints it, compiled, without its ending, and absolute', () => {
+    const paths = ['test/tools/removals.spec.ts', 'dist/test/tools/steps.spec.js', 'test/fuzz/judge'];
+    expect(listTests(...paths, fromRoot('test/docs/links.spec.ts'))).toEqual(
+      ['docs/links', 'fuzz/judge', 'tools/removals', 'tools/steps'].map(compiled),
+    );
+  });
+
+  it('takes the path of a test of processes', () => {
+    expect(listTests('test/bootstrap/stop.process.spec.ts')).toEqual([compiled('bootstrap/stop.process')]);
   });
 });
 
@@ -160,6 +167,14 @@ describe('tools/build.js', () => {
   });
 });
 
+/** Runs the build without npm's own start, which costs several times as much. */
+const NPM = `#!/bin/sh
+[ "$1 $2 $3" = 'run --silent build' ] || exit 9
+shift 3
+[ "$1" != -- ] || shift
+exec node build.js "$@"
+`;
+
 /** A checkout whose build only notes that it ran, and with which flags. */
 describe('tools/build-if-changed.js', () => {
   let folder: string;
@@ -174,9 +189,11 @@ describe('tools/build-if-changed.js', () => {
   };
 
   /** @returns whether it built, and what it said */
-  const run = (): { isBuilt: boolean; status: number | null; said: string } => {
+  const run = ({ withNpm = false } = {}): { isBuilt: boolean; status: number | null; said: string } => {
     rmSync(join(folder, 'built'), { force: true });
+    const PATH = withNpm ? process.env.PATH : `${join(folder, 'bin')}:${process.env.PATH}`;
     const { status, stdout, stderr } = spawnSync(process.execPath, [join(folder, 'tools/build-if-changed.js')], {
+      env: { ...process.env, PATH },
       encoding: 'utf8',
     });
     expect(stdout).toBe('');
@@ -192,6 +209,8 @@ describe('tools/build-if-changed.js', () => {
     const lines = PROGRAMS.map(
       (path) => `mkdirSync('${join(path, '..')}', { recursive: true }); writeFileSync('${path}', '');`,
     );
+    write('bin/npm', NPM);
+    chmodSync(join(folder, 'bin/npm'), 0o755);
     setBuild(
       `import { mkdirSync, writeFileSync } from 'node:fs'; writeFileSync('built', process.argv.slice(2).join()); ${lines.join(' ')}`,
     );
@@ -199,7 +218,7 @@ describe('tools/build-if-changed.js', () => {
   afterEach(() => rmSync(folder, { recursive: true }));
 
   it('builds the first time, says so, and is silent the second time', () => {
-    const first = run();
+    const first = run({ withNpm: true });
     expect(first).toMatchObject({ isBuilt: true, status: 0 });
     expect(first.said).toMatch(/^Building the service: only the first time …\n[^]*Built in \d+\.\d s\.\n$/);
     expect(run()).toEqual({ isBuilt: false, status: 0, said: '' });
@@ -221,7 +240,7 @@ describe('tools/build-if-changed.js', () => {
   it('compiles only the programs beside the service when none of its own sources has changed', () => {
     run();
     write('test/a.spec.ts', 'changed');
-    expect(run().isBuilt).toBe(true);
+    expect(run({ withNpm: true }).isBuilt).toBe(true);
     expect(readFileSync(join(folder, 'built'), 'utf8')).toBe('--beside');
     write('test/a.spec.ts', 'changed again');
     write('src/main.ts', 'changed');
