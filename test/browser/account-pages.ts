@@ -1,6 +1,5 @@
 // The pages of examples/account-pages in a real browser, at an origin of their own and at that of the service: what a user does
 // there, what the pages say when it fails, and where tokens must not be.
-import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Secret, TOTP } from 'otpauth';
@@ -10,7 +9,7 @@ import { claimPort } from '../../tools/claim-port.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
 import { isResponding, ServerProcess } from '../../tools/server-process.js';
-import { checks, expectText, launchBrowser } from './browser.js';
+import { checks, expectText, launchBrowser, takesPictures } from './browser.js';
 import { AUTHENTICATOR } from './passkeys.js';
 import { startFirstRun, type FirstRun } from './service.js';
 
@@ -26,7 +25,7 @@ const alice = { email: 'alice@example.org', password: 'correct horse battery' };
 const bob = { email: 'bob@example.org', password: 'correct horse battery' };
 const carol = { email: 'carol@example.org', password: 'correct horse battery' };
 
-const screenshots = mkdtempSync(join(tmpdir(), 'platform-auth-account-pages-'));
+const PICTURES = join(tmpdir(), 'platform-auth-account-pages');
 /** Of the pages about themselves: violations of their policy, errors of their scripts, tokens in addresses. */
 const complaints: string[] = [];
 /** Of the mails that the service prints. */
@@ -69,17 +68,19 @@ async function submit(page: Page, fields: Readonly<Record<string, string>>): Pro
 const logIn = (page: Page, { email, password }: Person): Promise<void> =>
   submit(page, { 'E-mail address': email, Password: password });
 
-/** In both colour schemes and at both widths. */
+/** In both colour schemes. */
+async function takePictures(page: Page, name: string): Promise<void> {
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme });
+    await page.screenshot({ path: join(PICTURES, `${name}-${colorScheme}.png`), fullPage: true });
+  }
+}
+
+/** At both widths. */
 async function look(page: Page, name: string): Promise<void> {
   for (const viewport of SIZES) {
     await page.setViewportSize(viewport);
-    for (const colorScheme of ['light', 'dark'] as const) {
-      await page.emulateMedia({ colorScheme });
-      await page.screenshot({
-        path: join(screenshots, `${name}-${viewport.width}-${colorScheme}.png`),
-        fullPage: true,
-      });
-    }
+    if (takesPictures) await takePictures(page, `${name}-${viewport.width}`);
     const width = await page.evaluate<number>(
       `Math.max(...[...document.querySelectorAll('html, dialog')].map(({ scrollWidth }) => scrollWidth))`,
     );
@@ -352,7 +353,7 @@ async function servePages(cleanup: Cleanup): Promise<{ origin: string; service: 
 }
 
 export async function checkAccountPages(cleanup: Cleanup): Promise<void> {
-  console.log(`Screenshots: ${screenshots}`);
+  if (takesPictures) console.log(`Pictures: ${PICTURES}`);
   const { origin, service } = await servePages(cleanup);
   const client = new ApiClient(service.server.url, service.adminKey);
   for (const person of [alice, bob, carol]) await client.register(person);

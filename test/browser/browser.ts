@@ -16,6 +16,9 @@ const FLAGS = [
   '--disable-sync',
 ];
 
+/** Pictures are for people and cost the browser more than the checks: SCREENSHOTS=yes takes them. */
+export const takesPictures = process.env.SCREENSHOTS === 'yes';
+
 /** Of all pages: the last line of the run counts them. */
 export const checks = new Checks();
 

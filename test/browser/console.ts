@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { ApiClient } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
-import { checks, expectText, launchBrowser } from './browser.js';
+import { checks, expectText, launchBrowser, takesPictures } from './browser.js';
 import { AUTHENTICATOR } from './passkeys.js';
 import { startFirstRun } from './service.js';
 
@@ -263,14 +263,14 @@ async function checkExplain(page: Page): Promise<void> {
 }
 
 interface Axe {
-  run(): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }>;
+  run(options: object): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }>;
 }
 
 async function checkPage(page: Page, path: string, view: string): Promise<void> {
   await page.goto(`/console${path}`);
   await page.evaluate(AXE);
   const found = await page.evaluate(async () => {
-    const { violations } = await (globalThis as unknown as { axe: Axe }).axe.run();
+    const { violations } = await (globalThis as unknown as { axe: Axe }).axe.run({ resultTypes: ['violations'] });
     return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`);
   });
   checks.note(`/console${path} has no violation of axe-core, ${view}`, found.length === 0, found.join('\n'));
@@ -295,7 +295,7 @@ async function checkLooks(service: Console): Promise<void> {
     await logIn(page, service.adminKey);
     for (const path of PAGES) {
       await checkPage(page, path, `${colorScheme}, ${viewport.width} px`);
-      if (process.env.SCREENSHOTS !== 'yes' || colorScheme === 'dark' || !PICTURED.includes(path)) continue;
+      if (!takesPictures || colorScheme === 'dark' || !PICTURED.includes(path)) continue;
       mkdirSync(PICTURES, { recursive: true });
       await page.setViewportSize(PICTURE_SIZE);
       const name = path.slice(1).replace(/\?.*/, '') || 'dashboard';

@@ -1,14 +1,13 @@
 // Opens /docs in a real browser under the content security policy that ships, authorises every door there, and makes
 // a call through each, as prefilled, in a wide and in a narrow window.
-import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Locator, Page } from 'playwright-core';
+import type { Locator, Page, ViewportSize } from 'playwright-core';
 import { z } from 'zod';
 import { readJson } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
-import { checks, launchBrowser } from './browser.js';
+import { checks, launchBrowser, takesPictures } from './browser.js';
 import { makeCredentials, startFirstRun, type Credentials, type FirstRun } from './service.js';
 
 const TIMEOUT_MS = 60_000;
@@ -41,7 +40,7 @@ const CALLS: readonly Call[] = [
 ];
 
 const documentSchema = z.object({ paths: z.record(z.string(), z.record(z.string(), z.unknown())) });
-const screenshots = mkdtempSync(join(tmpdir(), 'platform-auth-screenshots-'));
+const PICTURES = join(tmpdir(), 'platform-auth-docs-page');
 const complaints: string[] = [];
 
 /** Collects all complaints of the page and the browser: script errors, the content security policy, requests, answers. */
@@ -80,26 +79,36 @@ async function checkDialog(page: Page): Promise<void> {
   await page.click('.close-modal');
 }
 
-/** Opens exactly one door in the dialog, reloads the page, and closes the door again afterwards. */
-async function withDoor(page: Page, call: Call, values: Credentials, use: () => Promise<void>): Promise<void> {
-  const { door, schemes } = call;
-  for (const isOpening of [true, false]) {
-    if (schemes.length > 0) await page.locator('.btn.authorize').first().click();
-    for (const scheme of schemes) {
-      const form = schemeForm(page, scheme);
-      if (isOpening) await form.locator('input').fill(values[scheme]);
-      await form.locator('button', { hasText: isOpening ? 'Authorize' : 'Logout' }).click();
-      await form.locator('button', { hasText: isOpening ? 'Logout' : 'Authorize' }).waitFor({ timeout: TIMEOUT_MS });
-      if (isOpening) checks.note(`the dialog takes ${scheme}`, true);
-    }
-    if (schemes.length > 0 && isOpening) await page.screenshot({ path: join(screenshots, `dialog-${door}.png`) });
-    if (schemes.length > 0) await page.click('.btn-done');
-    if (isOpening) {
-      await page.reload();
-      await page.waitForSelector('.opblock');
-      await use();
-    }
+/** Opens or closes exactly one door in the dialog. */
+async function turnDoor(page: Page, { door, schemes }: Call, values: Credentials, isOpening: boolean): Promise<void> {
+  if (schemes.length === 0) return;
+  await page.locator('.btn.authorize').first().click();
+  for (const scheme of schemes) {
+    const form = schemeForm(page, scheme);
+    if (isOpening) await form.locator('input').fill(values[scheme]);
+    await form.locator('button', { hasText: isOpening ? 'Authorize' : 'Logout' }).click();
+    await form.locator('button', { hasText: isOpening ? 'Logout' : 'Authorize' }).waitFor({ timeout: TIMEOUT_MS });
+    if (isOpening) checks.note(`the dialog takes ${scheme}`, true);
   }
+  if (isOpening && takesPictures) await page.screenshot({ path: join(PICTURES, `dialog-${door}.png`) });
+  await page.click('.btn-done');
+}
+
+/** Opens a door in one window and closes it in the other. The door stays open when the page is loaded again. */
+async function tryDoor(
+  page: Page,
+  call: Call,
+  values: Credentials,
+  [first, second]: readonly [ViewportSize, ViewportSize],
+): Promise<void> {
+  await page.setViewportSize(first);
+  await turnDoor(page, call, values, true);
+  await page.reload();
+  await page.waitForSelector('.opblock');
+  await tryOut(page, call);
+  await page.setViewportSize(second);
+  await tryOut(page, call);
+  await turnDoor(page, call, values, false);
 }
 
 async function tryOut(page: Page, { door, method, path, status: expected = 200 }: Call): Promise<void> {
@@ -113,7 +122,9 @@ async function tryOut(page: Page, { door, method, path, status: expected = 200 }
   checks.note(name, text.trim().startsWith(String(expected)), text);
   const [width = 0, visible = 0] = await page.evaluate<number[]>('[document.documentElement.scrollWidth, innerWidth]');
   checks.note(`it fits into ${visible} pixels`, width <= visible, width);
-  await block.screenshot({ path: join(screenshots, `answer-${door}-${visible}.png`) });
+  if (takesPictures) await block.screenshot({ path: join(PICTURES, `answer-${door}-${visible}.png`) });
+  await block.locator('button.btn-clear').click();
+  await status.waitFor({ state: 'detached' });
   await block.locator('.opblock-summary-control').click();
 }
 
@@ -134,18 +145,17 @@ async function visit(page: Page, service: FirstRun): Promise<void> {
   const shown = await page.locator('.opblock').count();
   checks.note('every operation is on the page', shown === (await countOperations(url)), shown);
   checks.note('the schemas are folded', (await page.locator('.models.is-open').count()) === 0);
-  await page.screenshot({ path: join(screenshots, 'page.png'), fullPage: true });
+  if (takesPictures) await page.screenshot({ path: join(PICTURES, 'page.png'), fullPage: true });
   await checkDialog(page);
   await tryOut(page, REGISTER);
   const values = await makeCredentials(service);
-  for (const call of CALLS) await withDoor(page, call, values, () => tryOut(page, call));
-  await page.setViewportSize(NARROW);
-  for (const call of CALLS) await withDoor(page, call, values, () => tryOut(page, call));
+  for (const [index, call] of CALLS.entries())
+    await tryDoor(page, call, values, index % 2 === 0 ? [WIDE, NARROW] : [NARROW, WIDE]);
   checks.note('nothing complains', complaints.length === 0, complaints.join('\n  '));
 }
 
 export async function checkDocsPage(cleanup: Cleanup): Promise<void> {
-  console.log(`Screenshots: ${screenshots}`);
+  if (takesPictures) console.log(`Pictures: ${PICTURES}`);
   const service = await startFirstRun(cleanup);
   const browser = await launchBrowser(cleanup);
   await visit(await browser.newPage({ viewport: WIDE }), service);
