@@ -34,7 +34,7 @@ describe('validations with Cache-Control: no-cache', () => {
     const [node, service, user] = [await app.node(), await app.service('ocr', 'recipes'), await app.user()];
     const { access_token } = await user.logsIn();
     for (const call of [app.validateNode(node.header), app.validateApp(service.headers), validateUser(access_token)])
-      expect(await freshness(call.set(NO_CACHE))).toEqual({ remember: 'yes', expiresIn: 60, freshForMs: '100' });
+      expect(await freshness(call.set(NO_CACHE))).toEqual({ remember: 'yes', expiresIn: 60, freshForMs: '200' });
     const unasked = { remember: undefined, expiresIn: NaN, freshForMs: undefined };
     expect(await freshness(app.validateNode(node.header))).toEqual(unasked);
   });
