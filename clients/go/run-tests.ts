@@ -8,6 +8,7 @@ import { ApiClient } from '../../tools/api-client.js';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { startFirstRun } from '../../test/browser/service.js';
+import { IS_NIGHTLY } from '../../tools/nightly.js';
 import { makeTemporaryFolder } from '../../tools/postgres.js';
 import { collectGoCode } from './documents.js';
 import { mistakes, type Mistake } from './mistakes.js';
@@ -19,6 +20,9 @@ const MODULES = ['.', 'platformauthgrpc', 'platformauthotel'];
 const STATICCHECK = 'honnef.co/go/tools/cmd/staticcheck@v0.6.1';
 /** A test changes no go.mod, and downloads no other Go. */
 const GO = { GOFLAGS: '-mod=readonly', GOTOOLCHAIN: 'local' };
+
+/** At night all are played, and otherwise every third: each is another build of the verifier. */
+const PLAYED_MISTAKES = mistakes.filter((_, index) => IS_NIGHTLY || index % 3 === 0);
 
 /** What the play of the worlds prints, in contrast to a verifier that does not compile. */
 const BROKEN_PROMISE = 'the promise is broken: ';
@@ -106,7 +110,7 @@ await checks.around(async (cleanup) => {
   }
   await checks.run('the code of the documents', () => testDocuments(cleanup));
   const folder = makeTemporaryFolder(cleanup, 'go-mistakes');
-  for (const mistake of mistakes)
+  for (const mistake of PLAYED_MISTAKES)
     await checks.run(`finds a mistake: ${mistake.name}`, () => findMistake(folder, mistake));
   for (const module of MODULES.slice(1)) {
     await checks.run(`${module}: requires this version`, () => {
