@@ -128,8 +128,10 @@ export class AppCredentialResponse extends KeyResponse {
 }
 
 function toScopeUses({ scopes, scopeUses }: AppCredential): ScopeUseResponse[] {
-  const names = new Set([...(scopes ?? []), ...Object.keys(scopeUses)]);
-  return [...names].sort().map((scope) => ({ scope, last_used_at: scopeUses[scope] ?? null }));
+  // A map, because a scope may have the name of what every object inherits (`constructor`).
+  const uses = new Map(Object.entries(scopeUses));
+  const names = new Set([...(scopes ?? []), ...uses.keys()]);
+  return [...names].sort().map((scope) => ({ scope, last_used_at: uses.get(scope) ?? null }));
 }
 
 class UnusedScopeResponse implements UnusedScope {

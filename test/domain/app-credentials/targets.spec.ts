@@ -352,6 +352,12 @@ describe('an app credential with scopes', () => {
     ]);
   });
 
+  it('shows a scope that was never asked for as not used, also one named like what every object inherits', async () => {
+    const { appId } = await app.service(undefined, 'ocr', ['constructor']);
+    const { body } = await app.admin.get(`/app-credentials/${appId}`).expect(200);
+    expect((body as { scope_uses: unknown }).scope_uses).toEqual([{ scope: 'constructor', last_used_at: null }]);
+  });
+
   it('is explained with the reason missing_scope', async () => {
     const { appId } = await restricted();
     const explain = async (scope: string) =>
