@@ -33,7 +33,6 @@ interface LayoutGraph {
   setNode(name: string, size: Size): void;
   setEdge(from: string, to: string, label: object, id: string): void;
   graph(): Size;
-  nodes(): string[];
   node(name: string): Point & Size;
   edge(from: string, to: string, id: string): { readonly points: readonly Point[] };
 }
@@ -64,10 +63,13 @@ export function Drawing({ arrows, query }: { arrows: readonly MapArrow[]; query:
       <svg {...size} viewBox={`0 0 ${width} ${height}`} role="group" aria-label="Services and their keys">
         <Markers />
         {arrows.map((arrow) => (
-          <Arrow arrow={arrow} points={graph.edge(arrow.caller, arrow.target, arrow.app_id).points} />
+          <Arrow
+            arrow={arrow}
+            points={graph.edge(toNodeId(arrow.caller), toNodeId(arrow.target), arrow.app_id).points}
+          />
         ))}
-        {graph.nodes().map((name) => (
-          <ServiceBox name={name} box={graph.node(name)} />
+        {listServices(arrows).map((name) => (
+          <ServiceBox name={name} box={graph.node(toNodeId(name))} />
         ))}
       </svg>
       <p>
@@ -169,12 +171,19 @@ function toClass(arrow: MapArrow): string {
   return looks.filter((name) => name !== undefined).join(' ');
 }
 
+const listServices = (arrows: readonly MapArrow[]): string[] => [
+  ...new Set(arrows.flatMap(({ caller, target }) => [caller, target])),
+];
+
+/** Dagre looks nodes up in plain objects, which inherit `constructor` and `toString`: both are names that a service may have. */
+const toNodeId = (service: string): string => `service ${service}`;
+
 function computeLayout(arrows: readonly MapArrow[]): LayoutGraph {
   const graph = new Graph({ multigraph: true });
   graph.setGraph({ rankdir: 'LR', nodesep: 24, ranksep: 90, marginx: 8, marginy: 8 });
-  for (const name of new Set(arrows.flatMap(({ caller, target }) => [caller, target])))
-    graph.setNode(name, { width: name.length * BOX.letterWidth + BOX.padding, height: BOX.height });
-  for (const { app_id, caller, target } of arrows) graph.setEdge(caller, target, {}, app_id);
+  for (const name of listServices(arrows))
+    graph.setNode(toNodeId(name), { width: name.length * BOX.letterWidth + BOX.padding, height: BOX.height });
+  for (const { app_id, caller, target } of arrows) graph.setEdge(toNodeId(caller), toNodeId(target), {}, app_id);
   layout(graph);
   return graph;
 }

@@ -81,6 +81,13 @@ describe('/console/map', () => {
     expect(await show('service=a&zoom=1e9')).toContain('class="map overflow"');
   });
 
+  it('draws services that are named like what every object inherits', async () => {
+    for (const name of ['constructor', 'toString', 'hasOwnProperty']) await app.service(name, 'valueOf');
+    const text = await show('service=valueOf');
+    for (const name of ['constructor', 'toString', 'hasOwnProperty', 'valueOf'])
+      expect(text).toContain(`href="${ADDRESS}?service=${name}"><rect`);
+  });
+
   it('keeps the dashes of an unused key in its red', async () => {
     const { appId } = await app.service('hermit', 'auth');
     await app
