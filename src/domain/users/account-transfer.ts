@@ -11,7 +11,7 @@ import { HOUSEHOLD_ROLES, type HouseholdRole } from '../../foundation/common/nam
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays } from '../../foundation/common/clock.js';
 import { parseNewEmail } from '../../foundation/common/fields.js';
-import { createId, isId } from '../../foundation/common/ids.js';
+import { createId, isId, isStandardId } from '../../foundation/common/ids.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { MAX_BCRYPT_COST } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
@@ -69,7 +69,7 @@ const keycloakSecret = z.object({ value: z.string(), salt: z.string() });
 const keycloakParameters = z.object({ hashIterations: z.number(), algorithm: z.string() });
 
 const accountLine = z.strictObject({
-  id: z.string('id must be a UUID').refine(isId, 'id must be a UUID').optional(),
+  id: z.string('id must be a UUID').refine(isStandardId, 'id must be a UUID').optional(),
   email: z.string(EMAIL_REASON).transform((text, context) => {
     const email = parseNewEmail(text);
     if (email === undefined) context.addIssue(EMAIL_REASON);

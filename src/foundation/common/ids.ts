@@ -12,7 +12,15 @@ export function createRandomId(): string {
   return v4();
 }
 
+/** Of any version and variant, as PostgreSQL stores it: the id of a household may come from elsewhere (decision 12). */
+const ANY_UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
 export function isId(text: string): boolean {
+  return ANY_UUID.test(text);
+}
+
+/** Whether the id of a user can be written as bytes (RFC 9562 §4), as challenges and passkeys do. */
+export function isStandardId(text: string): boolean {
   return validate(text);
 }
 

@@ -55,6 +55,19 @@ describe('an operator', () => {
     expectProblem(await app.admin.get(path), problems.notFound);
   });
 
+  it('manages a household whose id is a UUID of any version, and pages past it', async () => {
+    const [{ householdId: id }, person] = [await app.node('00000000-0000-0000-0000-0000000000f1'), await Owner.of(app)];
+    await app.node('00000000-0000-0000-0000-0000000000f2');
+    const first = (await app.admin.get('/households?sort=created_at_desc&limit=1').expect(200)).body as Page;
+    expect(await list(`sort=created_at_desc&limit=1&cursor=${first.next_cursor}`)).toEqual([id]);
+    const path = `/households/${id}`;
+    await app.admin.post(`${path}/members`, { user_id: person.user.id, role: 'admin' }).expect(201);
+    await person.as(app.patch(`/api/v0${path}`, { name: 'flat' })).expect(200);
+    expect((await app.admin.get(path).expect(200)).body).toMatchObject({ name: 'flat', members: 1 });
+    await app.admin.delete(`${path}?revoke_nodes=true`).expect(204);
+    expectProblem(await app.admin.get(path), problems.notFound);
+  });
+
   it('meets the limit of 100 members alone, also with parallel calls, and may leave a household without an admin', async () => {
     const home = await Home.of(app);
     await app.database.query(
