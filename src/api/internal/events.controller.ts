@@ -131,7 +131,9 @@ export class EventsController {
     const { caller: service } = getPrincipal(request, 'app');
     const { after, consumer, limit, wait_seconds: waitSeconds } = body;
     const verifyAgain = () => this.doors.authenticate('app', request, { isFresh: true });
-    const poll = { service, consumer, after, limit, waitSeconds, actor: toActor(request), verifyAgain };
+    const isAbandoned = () => request.socket.destroyed;
+    const asked = { service, consumer, after, limit, waitSeconds };
+    const poll = { ...asked, actor: toActor(request), verifyAgain, isAbandoned };
     return EventsResponse.from(await this.feed.readEvents(poll));
   }
 }

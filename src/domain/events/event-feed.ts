@@ -96,6 +96,8 @@ export interface Poll {
   readonly actor: Actor;
   /** Verifies the key of the service again, which may be revoked while the poll waits. @throws {ProblemException} */
   readonly verifyAgain: () => Promise<unknown>;
+  /** Whether the client has closed its connection, so that no process of the service gets the answer. */
+  readonly isAbandoned: () => boolean;
 }
 
 interface StoredEvent extends EventPosition {
@@ -163,7 +165,8 @@ export class EventFeed {
     const isEmpty = first.batch.events.length === 0 && first.batch.resetCursor === undefined;
     if (!isEmpty || poll.waitSeconds === 0) return first.batch;
     const mayHaveEvents = await this.waits.wait(poll.service, first.types, first.copied, poll.waitSeconds * 1_000);
-    if (!mayHaveEvents) return first.batch;
+    // A second read would hold the subscription for a process that may have ended, while another one stands by.
+    if (!mayHaveEvents || poll.isAbandoned()) return first.batch;
     await poll.verifyAgain();
     return (await this.readOnce(poll)).batch;
   }

@@ -111,9 +111,7 @@ export class SubscriptionsService {
   /** @throws {ProblemException} not_found */
   async getSubscription(service: string): Promise<Subscription> {
     if (!SERVICE_NAME_FORMAT.isName(service)) throw new ProblemException(problems.notFound);
-    const [found] = await this.dataSource.query<Subscription[]>(`${READ} WHERE service = $1`, [service]);
-    if (!found) throw new ProblemException(problems.notFound);
-    return found;
+    return readSubscription(this.dataSource, service);
   }
 
   /** @returns the oldest events that the service has not acknowledged @throws {ProblemException} not_found */
@@ -134,12 +132,11 @@ export class SubscriptionsService {
     actor: Actor,
   ): Promise<Subscription> {
     const types = EVENT_TYPES.filter((type) => wanted.includes(type));
-    await this.dataSource.transaction(async (transaction) => {
+    return this.dataSource.transaction(async (transaction) => {
       await this.refuseUnknownService(transaction, service);
-      const source = start === 'beginning' ? BEGINNING : END;
-      const insert = `${INSERT} FROM (${source}) AS start ON CONFLICT DO NOTHING RETURNING service`;
-      const isNew = (await transaction.query<object[]>(insert, [types, service])).length > 0;
-      const before = isNew ? [] : (await lockSubscription(transaction, service)).types;
+      const held = await insertOrLockSubscription(transaction, service, types, start);
+      const isNew = held === undefined;
+      const before = held?.types ?? [];
       // An earlier cursor must not pass over the events of an added type, so it becomes void with its generation.
       const isAdded = types.some((type) => !before.includes(type));
       if (!isNew) await transaction.query(CHANGE_TYPES, [service, types, Number(isAdded)]);
@@ -153,8 +150,9 @@ export class SubscriptionsService {
           { types: before },
           { types },
         );
+      // Read before the commit, after which another call may remove it.
+      return readSubscription(transaction, service);
     });
-    return this.getSubscription(service);
   }
 
   /** @throws {ProblemException} not_found */
@@ -228,6 +226,28 @@ export class SubscriptionsService {
       const act = { event, actor, subject: service, details: details ?? {}, logFields: { called_service: service } };
       await this.audit.record(transaction, act, details !== undefined);
     });
+  }
+}
+
+async function readSubscription(source: DataSource | EntityManager, service: string): Promise<Subscription> {
+  const [found] = await source.query<Subscription[]>(`${READ} WHERE service = $1`, [service]);
+  if (!found) throw new ProblemException(problems.notFound);
+  return found;
+}
+
+/** Tries again when another call removes the subscription between the two statements. @returns undefined for a new one */
+async function insertOrLockSubscription(
+  transaction: EntityManager,
+  service: string,
+  types: readonly EventType[],
+  start: SubscriptionStart,
+): Promise<Locked | undefined> {
+  const source = start === 'beginning' ? BEGINNING : END;
+  const insert = `${INSERT} FROM (${source}) AS start ON CONFLICT DO NOTHING RETURNING service`;
+  for (;;) {
+    if ((await transaction.query<object[]>(insert, [types, service])).length > 0) return undefined;
+    const [held] = await transaction.query<Locked[]>(LOCK, [service]);
+    if (held) return held;
   }
 }
 

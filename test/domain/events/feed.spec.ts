@@ -330,6 +330,23 @@ describe('POST /internal/events', () => {
     expectProblem(await waiting, problems.invalidAppCredentials);
   });
 
+  it('does not hold the subscription longer for a process that ended while its poll waited', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const waits = app.nest.get(EventWaits);
+    const readPolledAt = async () =>
+      query(`SELECT polled_at FROM event_subscriptions WHERE service = $1`, [subscriber.name]);
+    const ended = subscriber.poll({ wait_seconds: 20 });
+    ended.end(() => undefined);
+    while (waits.count < 1) await new Promise(setImmediate);
+    const heldAt = await readPolledAt();
+    ended.abort();
+    await deleteUsers(1);
+    while (waits.count > 0) await new Promise(setImmediate);
+    // Sent later than what a second read of the ended poll would send.
+    for (let later = 0; later < 3; later += 1) await (await Subscriber.to(app, ['user.deleted'])).read();
+    expect(await readPolledAt()).toEqual(heldAt);
+  });
+
   it('answers 400 to a consumer that PostgreSQL cannot store', async () => {
     const subscriber = await Subscriber.to(app, ['user.deleted']);
     expectInvalid(await subscriber.poll({ consumer: 'a\u0000' }), '/consumer');
@@ -451,6 +468,18 @@ describe('/api/v0/admin/event-subscriptions/{service}', () => {
       app.admin.post(`${path}/skip`, {}),
     ])
       expectProblem(await call, problems.notFound);
+  });
+
+  it('answers 200 or 204, and no 404, to calls that subscribe while others end the subscription', async () => {
+    const { caller } = await app.service(undefined, 'auth');
+    const path = `/event-subscriptions/${caller}`;
+    const answers = await Promise.all(
+      Array.from({ length: 60 }, async (_, index) => {
+        if (index % 2 > 0) await app.admin.delete(path);
+        return index % 2 > 0 ? 200 : (await app.admin.put(path, { types: ['user.deleted'] })).status;
+      }),
+    );
+    expect(new Set(answers)).toEqual(new Set([200]));
   });
 
   it.each(['auth', 'AUTH', 'unknown'])(
