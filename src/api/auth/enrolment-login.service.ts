@@ -13,8 +13,6 @@ import {
 import { TotpService, type TotpEnrolment } from '../../domain/second-factors/totp.service.js';
 import type { VerifiedUser } from '../../domain/passwords/password-verifier.js';
 import type { Actor } from '../../foundation/access/actor.js';
-import { Environment, isSecondFactorRequired } from '../../foundation/config/environment.js';
-import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { SecondFactorLogins } from './second-factor-login.service.js';
 
@@ -25,8 +23,6 @@ export class EnrolmentLogins {
     private readonly challenges: Challenges,
     private readonly logins: SecondFactorLogins,
     private readonly totp: TotpService,
-    private readonly environment: Environment,
-    private readonly clock: ComparedClock,
   ) {}
 
   /** @returns second_factor_enrolment_required, with a challenge that any change of password or factors voids */
@@ -58,7 +54,7 @@ export class EnrolmentLogins {
     act: (user: UserWithFactors) => Promise<Result>,
   ): Promise<Result> {
     return this.factors.answerRefusals(problems.invalidSecondFactor, actor, async () => {
-      if (!isSecondFactorRequired(this.environment, this.clock.trustedNow())) throw new RefusedProofError('challenge');
+      if (!this.factors.isFactorRequired()) throw new RefusedProofError('challenge');
       const { user } = await this.logins.openChallenge('enrolment', text);
       return act(user);
     });

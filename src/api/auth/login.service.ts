@@ -7,13 +7,11 @@
 import { Injectable } from '@nestjs/common';
 import { CountedRefusals } from '../../domain/audit/counted-refusals.js';
 import { PasswordVerifier } from '../../domain/passwords/password-verifier.js';
-import { isVerificationMissing } from '../../domain/second-factors/second-factors.service.js';
+import { SecondFactorsService } from '../../domain/second-factors/second-factors.service.js';
 import type { TokenPair } from '../../domain/tokens/access-tokens.js';
 import { NewSessions } from '../../domain/tokens/new-sessions.js';
 import type { Actor } from '../../foundation/access/actor.js';
 import type { RefusalReason } from '../../foundation/common/security-events.js';
-import { Environment, isSecondFactorRequired } from '../../foundation/config/environment.js';
-import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { problems, type Problem } from '../../foundation/problems/problems.js';
 import { LoginThrottle } from '../../foundation/throttling/guess-throttles.js';
 import { EnrolmentLogins } from './enrolment-login.service.js';
@@ -25,11 +23,10 @@ export class LoginService {
     private readonly passwords: PasswordVerifier,
     private readonly throttle: LoginThrottle,
     private readonly refusals: CountedRefusals,
+    private readonly factors: SecondFactorsService,
     private readonly secondFactors: SecondFactorLogins,
     private readonly enrolments: EnrolmentLogins,
     private readonly newSessions: NewSessions,
-    private readonly environment: Environment,
-    private readonly clock: ComparedClock,
   ) {}
 
   async logInWithPassword(
@@ -49,11 +46,10 @@ export class LoginService {
     };
     if (!verdict.valid) return refuse(verdict.reason, verdict.userId);
     const { user } = verdict;
-    if (isVerificationMissing(this.environment, user))
+    if (this.factors.isVerificationMissing(user))
       return refuse('email_not_verified', user.id, problems.emailNotVerified);
     if (user.hasSecondFactor) throw await this.secondFactors.createChallenge(user);
-    if (isSecondFactorRequired(this.environment, this.clock.trustedNow()))
-      throw await this.enrolments.createChallenge(user);
+    if (this.factors.isFactorRequired()) throw await this.enrolments.createChallenge(user);
     const tokens = await this.newSessions.startSession({ owner: user, actor, amr: ['pwd'] });
     if (tokens) return tokens;
     const challenge = await this.secondFactors.createChallengeIfAdded(user);

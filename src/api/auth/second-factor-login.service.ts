@@ -5,14 +5,12 @@
 import { Injectable } from '@nestjs/common';
 import type { Actor } from '../../foundation/access/actor.js';
 import type { SecondFactorMethod } from '../../foundation/common/names.js';
-import { Environment } from '../../foundation/config/environment.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { toEnrolmentContext, toPasswordContext } from '../../domain/second-factors/challenge-contexts.js';
 import { Challenges, type PresentedChallenge } from '../../domain/challenges/challenges.js';
 import { CodeVerifier } from '../../domain/second-factors/codes.js';
 import { PasskeyVerifier } from '../../domain/second-factors/passkey-verifier.js';
 import {
-  isVerificationMissing,
   RefusedProofError,
   SecondFactorsService,
   type UseProof,
@@ -61,7 +59,6 @@ export class SecondFactorLogins {
     private readonly relyingParty: RelyingParty,
     private readonly passkeys: PasskeyVerifier,
     private readonly newSessions: NewSessions,
-    private readonly environment: Environment,
   ) {}
 
   /** @returns second_factor_required, with a challenge that a change of the password voids */
@@ -127,7 +124,7 @@ export class SecondFactorLogins {
       if (!isFirstUse) throw new RefusedProofError('challenge', owner.id);
       await useFactor(transaction);
       // Checked last, so that only a client with valid proofs learns it; the error rolls their consumption back.
-      if (isVerificationMissing(this.environment, owner)) throw new RefusedProofError('email_not_verified', owner.id);
+      if (this.factors.isVerificationMissing(owner)) throw new RefusedProofError('email_not_verified', owner.id);
     };
     const tokens = await this.newSessions.startSession({ owner, actor, amr, useProofs });
     if (!tokens) throw new RefusedProofError('changed_meanwhile', owner.id);

@@ -11,7 +11,6 @@ import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { isId } from '../../foundation/common/ids.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
-import { Environment, isSecondFactorRequired } from '../../foundation/config/environment.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Outbox } from '../mail/outbox.js';
 import type { NoticeKind } from '../mail/templates.js';
@@ -19,7 +18,7 @@ import { ProblemException, problems, type Problem } from '../../foundation/probl
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { Reauthentication, type OwnProof } from './reauthentication.js';
-import { RefusedProofError } from './second-factors.service.js';
+import { RefusedProofError, SecondFactorsService } from './second-factors.service.js';
 import { lockIfUnchanged } from '../users/user-lifecycle.js';
 import { buildHasSecondFactor, createWrongPassword, type AccountState } from '../passwords/password-verifier.js';
 
@@ -78,7 +77,7 @@ export class FactorChanges {
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
     private readonly outbox: Outbox,
-    private readonly environment: Environment,
+    private readonly factors: SecondFactorsService,
     private readonly clock: ComparedClock,
   ) {}
 
@@ -194,8 +193,7 @@ export class FactorChanges {
     if (!keepsFactors) await transaction.query(TOUCH_USER, [id, this.clock.now()]);
     const after = keepsFactors ? before : await readState(transaction, id, sessionId);
     const isLast = before.hasFactor && !after.hasFactor;
-    if (isLast && isSecondFactorRequired(this.environment, this.clock.trustedNow()))
-      throw new ProblemException(problems.lastSecondFactor);
+    if (isLast && this.factors.isFactorRequired()) throw new ProblemException(problems.lastSecondFactor);
     const isFirst = !before.hasFactor && after.hasFactor;
     const count = isFirst
       ? await this.sessions.endAllSessions(transaction, id, 'second_factor_added', sessionId)

@@ -7,12 +7,7 @@ import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { CodeThrottle, LoginThrottle } from '../../foundation/throttling/guess-throttles.js';
 import type { RateLimitBucket } from '../../foundation/throttling/rate-limit-buckets.js';
 import { UsersService } from '../users/users.service.js';
-import {
-  isVerificationMissing,
-  listFactors,
-  SecondFactorsService,
-  type UserWithFactors,
-} from './second-factors.service.js';
+import { listFactors, SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 
 export const LOGIN_REASON_CODES = [
   'unknown',
@@ -92,7 +87,7 @@ export class LoginExplanations {
     const reasons = [
       ...(user.isActive ? [] : [toLastingReason('disabled')]),
       ...(user.hasNoPassword ? [toLastingReason('no_password')] : []),
-      ...(isVerificationMissing(this.environment, user) ? [toLastingReason('email_not_verified')] : []),
+      ...(this.secondFactors.isVerificationMissing(user) ? [toLastingReason('email_not_verified')] : []),
       ...(factors.length > 0 && methods.length === 0 ? [toLastingReason('second_factor_unusable')] : []),
       ...(isFactorMissing ? [toLastingReason('second_factor_missing')] : []),
       ...(await this.listThrottles(user, address)),

@@ -12,7 +12,8 @@ import { CountedRefusals } from '../audit/counted-refusals.js';
 import type { SecondFactorMethod } from '../../foundation/common/names.js';
 import { toNetwork } from '../../foundation/common/network.js';
 import type { RefusalReason } from '../../foundation/common/security-events.js';
-import { Environment } from '../../foundation/config/environment.js';
+import { Environment, isSecondFactorRequired } from '../../foundation/config/environment.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
 import { NO_PASSWORD } from '../passwords/password-hasher.js';
 import { ACCOUNT_STATE, type AccountState } from '../passwords/password-verifier.js';
@@ -54,14 +55,6 @@ export function listFactors({ confirmedAt, recoveryCodes, passkeys }: UserWithFa
   ];
 }
 
-/** With REQUIRE_VERIFIED_EMAIL, an account must prove its address before it logs in. */
-export function isVerificationMissing(
-  { requireVerifiedEmail }: Environment,
-  { emailVerifiedAt }: AccountState,
-): boolean {
-  return requireVerifiedEmail && emailVerifiedAt === null;
-}
-
 const REFUSAL_EVENT = 'user.second_factor.failed';
 type FactorReason = RefusalReason<typeof REFUSAL_EVENT>;
 
@@ -94,6 +87,7 @@ export class SecondFactorsService {
     private readonly database: Database,
     private readonly refusals: CountedRefusals,
     private readonly environment: Environment,
+    private readonly clock: ComparedClock,
   ) {}
 
   /**
@@ -121,6 +115,16 @@ export class SecondFactorsService {
 
   async readUser(userId: string): Promise<UserWithFactors | undefined> {
     return this.database.row<UserWithFactors>(READ_USER, [userId]);
+  }
+
+  /** Whether SECOND_FACTOR_REQUIRED demands a factor of every user now. */
+  isFactorRequired(): boolean {
+    return isSecondFactorRequired(this.environment, this.clock.trustedNow());
+  }
+
+  /** With REQUIRE_VERIFIED_EMAIL, an account must prove its address before it logs in. */
+  isVerificationMissing({ emailVerifiedAt }: AccountState): boolean {
+    return this.environment.requireVerifiedEmail && emailVerifiedAt === null;
   }
 
   /** Without WEBAUTHN_RP_ID, a user whose only factors are passkeys has no method and cannot log in (fail closed). */
