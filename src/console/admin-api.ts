@@ -8,7 +8,7 @@ import { readDeclaration } from '../foundation/access/route-declarations.js';
 import { listValidatedParameters } from '../foundation/access/route-table.js';
 import { createValidationPipe } from '../foundation/http/validation.js';
 import { Names } from './names.js';
-import { AdminDoor, isMissingScope } from '../api/admin/admin.door.js';
+import { AdminDoor, hasScope } from '../api/admin/admin.door.js';
 import { ADMIN_CONTROLLERS } from '../api/admin/admin.module.js';
 
 /**
@@ -80,8 +80,7 @@ export class AdminApi {
           const validated = await this.validate(controller, name, values);
           return handler.apply(this.modules.get(controller, { strict: false }), validated as never[]);
         };
-        const isAllowed = principal.operator === null || !isMissingScope(principal.operator, scope, method);
-        return [[name, Object.assign(call, { isAllowed, requireScope })]];
+        return [[name, Object.assign(call, { isAllowed: hasScope(principal, scope, method), requireScope })]];
       }),
     );
   }

@@ -4,7 +4,7 @@
  */
 import { Injectable, SetMetadata, type CanActivate, type ExecutionContext } from '@nestjs/common';
 import type { Request } from 'express';
-import { isMissingScope } from '../api/admin/admin.door.js';
+import { hasScope } from '../api/admin/admin.door.js';
 import { Environment } from '../foundation/config/environment.js';
 import { ProblemException, problems } from '../foundation/problems/problems.js';
 import { AdminApi } from './admin-api.js';
@@ -46,10 +46,7 @@ export class ConsoleGuard implements CanActivate {
     const session = token === undefined ? undefined : await this.sessions.findSession(token, isActive);
     if (!session) throw new NotLoggedInError();
     request.user = session.principal;
-    const { operator } = session.principal;
-    const counts = await this.counts.readCounts(
-      (scope) => operator === null || !isMissingScope(operator, scope, 'GET'),
-    );
+    const counts = await this.counts.readCounts((scope) => hasScope(session.principal, scope, 'GET'));
     request.consoleSession = {
       ...session,
       label: this.environment.consoleLabel,

@@ -1,6 +1,6 @@
 /** The menu: the pages of the console, each with the routes of the operators' API that it shows. */
 import type { VNode } from 'preact';
-import { isMissingScope } from '../api/admin/admin.door.js';
+import { hasScope } from '../api/admin/admin.door.js';
 import type { AdminPrincipal } from '../foundation/access/principals.js';
 import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import type { OperatorScope } from '../foundation/common/names.js';
@@ -60,11 +60,11 @@ export interface PageSession extends ConsoleSession {
 /** Leaves out what the scopes of the operator refuse, because each refusal is counted as one of the platform. */
 export function listOfferedPages(
   api: AdminRoutes,
-  { operator }: AdminPrincipal,
+  principal: AdminPrincipal,
   counts: Readonly<Record<string, number>>,
 ): OfferedPage[] {
   const offered = PAGES.filter(({ scope, routes }) => {
-    if (scope && operator && isMissingScope(operator, scope, 'GET')) return false;
+    if (scope && !hasScope(principal, scope, 'GET')) return false;
     return routes?.(api).some(({ isAllowed }) => isAllowed) ?? true;
   });
   return offered.map(({ address, name }) => ({ address, name, count: counts[address] }));

@@ -3,7 +3,7 @@ import type { Actor } from '../../foundation/access/actor.js';
 import type { AdminPrincipal, OperatorIdentity } from '../../foundation/access/principals.js';
 import type { DoorReason } from '../../foundation/access/doors.js';
 import { CountedRefusals } from '../../domain/audit/counted-refusals.js';
-import { listAcceptedScopes, type RouteScope, type OperatorScope } from '../../foundation/common/names.js';
+import { listAcceptedScopes, type RouteScope } from '../../foundation/common/names.js';
 import { toNetwork } from '../../foundation/common/network.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { isSameSecret } from '../../foundation/crypto/secret.js';
@@ -41,12 +41,13 @@ export class AdminDoor {
 
   /** @param method of the route that has this scope. @throws {ProblemException} missing_scope, which is counted */
   async refuseMissingScope(
-    { operator }: AdminPrincipal,
+    principal: AdminPrincipal,
     scope: RouteScope,
     method: string,
     getActor: () => Actor,
   ): Promise<void> {
-    if (operator === null || !isMissingScope(operator, scope, method)) return;
+    const { operator } = principal;
+    if (operator === null || scope === 'any' || hasScope(principal, scope, method)) return;
     const accepted = listAcceptedScopes(scope, method);
     throw await this.refusals.recordRefusal(describeMissingScope(operator, scope, accepted), getActor());
   }
@@ -71,7 +72,7 @@ export class AdminDoor {
   }
 }
 
-/** @returns whether the operator may not call a route with this scope and method */
-export function isMissingScope(operator: OperatorIdentity, scope: RouteScope, method: string): scope is OperatorScope {
-  return !listAcceptedScopes(scope, method).some((each) => operator.scopes.includes(each));
+/** Whether a key may call a route with this scope and method. The root key has every scope. */
+export function hasScope({ operator }: AdminPrincipal, scope: RouteScope, method: string): boolean {
+  return operator === null || listAcceptedScopes(scope, method).some((each) => operator.scopes.includes(each));
 }

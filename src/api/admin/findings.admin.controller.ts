@@ -6,7 +6,7 @@ import { AdminController, RequireAdmin } from '../../foundation/access/route-dec
 import { NULLABLE_MOMENT } from '../../foundation/common/fields.js';
 import { CHECK_NAMES, SUBJECT_TYPES, type Check, type Finding } from '../../domain/status/finding.js';
 import { Findings, type Report } from '../../domain/status/findings.js';
-import { isMissingScope } from './admin.door.js';
+import { hasScope } from './admin.door.js';
 
 type Subject = NonNullable<Finding['subject']>;
 
@@ -62,8 +62,7 @@ export class FindingsAdminController {
     returns: FindingsResponse,
   })
   async listFindings(@Req() request: Request): Promise<FindingsResponse> {
-    const { operator } = getPrincipal(request, 'admin');
-    const report = await this.findings.report((scope) => operator === null || !isMissingScope(operator, scope, 'GET'));
-    return FindingsResponse.from(report);
+    const principal = getPrincipal(request, 'admin');
+    return FindingsResponse.from(await this.findings.report((scope) => hasScope(principal, scope, 'GET')));
   }
 }

@@ -2,6 +2,7 @@ import { Body, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/commo
 import { ApiProperty } from '@nestjs/swagger';
 import type { Request } from 'express';
 import type { Caller } from '../../domain/households/household-actions.js';
+import { HouseholdLifecycle } from '../../domain/households/household-lifecycle.js';
 import {
   HouseholdsService,
   type CountedHousehold,
@@ -90,6 +91,7 @@ const toCaller = (request: Request): Caller => ({ actor: toActor(request), userI
 export class HouseholdsAdminController {
   constructor(
     private readonly households: HouseholdsService,
+    private readonly lifecycle: HouseholdLifecycle,
     private readonly members: MembersService,
   ) {}
 
@@ -117,7 +119,7 @@ export class HouseholdsAdminController {
     @Param('household_id') id: string,
     @Body() { name }: HouseholdNameRequest,
   ): Promise<AdminHouseholdResponse> {
-    await this.households.renameHousehold(toCaller(request), id, name);
+    await this.lifecycle.renameHousehold(toCaller(request), id, name);
     return this.getHousehold(id);
   }
 
@@ -134,7 +136,7 @@ export class HouseholdsAdminController {
     @Param('household_id') id: string,
     @Query() { revoke_nodes }: DeleteHouseholdByOperatorQuery,
   ): Promise<void> {
-    await this.households.deleteHousehold(toCaller(request), id, { revokesNodes: revoke_nodes === true });
+    await this.lifecycle.deleteHousehold(toCaller(request), id, { revokesNodes: revoke_nodes === true });
   }
 
   @Get(':household_id/members')

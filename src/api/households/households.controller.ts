@@ -4,6 +4,7 @@ import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@
 import { ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import type { MemberCaller } from '../../domain/households/household-actions.js';
+import { HouseholdLifecycle } from '../../domain/households/household-lifecycle.js';
 import { HouseholdsService } from '../../domain/households/households.service.js';
 import { MembersService } from '../../domain/households/members.service.js';
 import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';
@@ -35,6 +36,7 @@ const NEEDS_PASSWORD = 'The password is needed';
 export class HouseholdsController {
   constructor(
     private readonly households: HouseholdsService,
+    private readonly lifecycle: HouseholdLifecycle,
     private readonly members: MembersService,
     private readonly callers: HouseholdCallers,
   ) {}
@@ -47,7 +49,7 @@ export class HouseholdsController {
     creates: HouseholdResponse,
   })
   async createHousehold(@Req() request: Request, @Body() { name }: HouseholdNameRequest): Promise<HouseholdResponse> {
-    const household = await this.households.createHousehold(this.callers.toCaller(request), name);
+    const household = await this.lifecycle.createHousehold(this.callers.toCaller(request), name);
     request.res?.location(`/api/v0/households/${household.id}`);
     return HouseholdResponse.from(household);
   }
@@ -75,7 +77,7 @@ export class HouseholdsController {
   })
   async renameOwnHousehold(@Req() request: Request, @Param('id') id: string, @Body() { name }: HouseholdNameRequest) {
     const caller = this.callers.toCaller(request);
-    await this.households.renameHousehold(caller, id, name);
+    await this.lifecycle.renameHousehold(caller, id, name);
     return HouseholdResponse.from(await this.households.findOwnHousehold(caller.userId, id));
   }
 
@@ -96,7 +98,7 @@ export class HouseholdsController {
     @Body() body: ProvenRequest,
   ): Promise<void> {
     await this.callers.actAs(request, body, (caller) =>
-      this.households.deleteHousehold(caller, id, { revokesNodes: revoke_nodes === true }),
+      this.lifecycle.deleteHousehold(caller, id, { revokesNodes: revoke_nodes === true }),
     );
   }
 

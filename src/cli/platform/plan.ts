@@ -93,8 +93,10 @@ export function makePlan(
  * @throws {CommandFailedError} when the service is not in the map
  */
 export function addRotations(plan: Plan, caller: string): Plan {
-  const rotate = ({ action, credential }: PlannedPair): PairAction => (credential ? 'rotate' : action);
-  return replaceActions(plan, rotate, createChoice(plan, caller));
+  const isChosen = createChoice(plan, caller);
+  return replaceActions(plan, ({ action, credential }, service) =>
+    credential && isChosen(service) ? 'rotate' : action,
+  );
 }
 
 /**
@@ -103,12 +105,11 @@ export function addRotations(plan: Plan, caller: string): Plan {
  */
 export function leaveLostKeys(plan: Plan, rotated: string | undefined): Plan {
   const isRotated = rotated === undefined ? () => false : createChoice(plan, rotated);
-  const leave = ({ action, hasOldKey }: PlannedPair, service: MappedService): PairAction => {
+  return replaceActions(plan, ({ action, hasOldKey }, service) => {
     if (action !== 'rotate') return action;
     if (hasOldKey) return 'old';
     return isRotated(service) ? 'rotate' : 'lost';
-  };
-  return replaceActions(plan, leave);
+  });
 }
 
 function createChoice({ services }: Plan, caller: string): (service: MappedService) => boolean {
@@ -120,12 +121,11 @@ function createChoice({ services }: Plan, caller: string): (service: MappedServi
 function replaceActions(
   { services, strays }: Plan,
   choose: (pair: PlannedPair, service: MappedService) => PairAction,
-  isChosen: (service: MappedService) => boolean = () => true,
 ): Plan {
-  const change = (each: PlannedService): PlannedService => {
-    if (!isChosen(each.service)) return each;
-    return { ...each, pairs: each.pairs.map((pair) => ({ ...pair, action: choose(pair, each.service) })) };
-  };
+  const change = (each: PlannedService): PlannedService => ({
+    ...each,
+    pairs: each.pairs.map((pair) => ({ ...pair, action: choose(pair, each.service) })),
+  });
   return { services: services.map(change), strays };
 }
 

@@ -1,61 +1,22 @@
-import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { Counter } from 'prom-client';
 import type { Actor } from '../../foundation/access/actor.js';
 import type { AppPrincipal, Delegation, UserPrincipal } from '../../foundation/access/principals.js';
 import type { RefusalReason } from '../../foundation/common/security-events.js';
 import { Environment } from '../../foundation/config/environment.js';
-import { DELEGATION_ISSUER_DETAIL, isDelegationIssuer, MAX_DELEGATION_LINKS } from '../../foundation/config/limits.js';
+import { MAX_DELEGATION_LINKS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
-import { batchReads, Database } from '../../foundation/database/database.js';
 import { MetricsRegistry, PREFIX } from '../../foundation/metrics/metrics-registry.js';
 import { createFieldProblem, ProblemException, problems, type Problem } from '../../foundation/problems/problems.js';
-import { withAuditEvent } from '../audit/audit-events.js';
-import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import { isLiveAt } from '../keys/key-record.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
 import { UserDoor } from '../tokens/user.door.js';
 import { DELEGATED_TTL_SECONDS, DelegatedDoor } from './delegated.door.js';
 import { toAct } from './delegation-chain.js';
+import { PairsForUsers } from './pairs-for-users.js';
 
 /** RFC 8693 §2.1. */
 export const TOKEN_EXCHANGE_GRANT = 'urn:ietf:params:oauth:grant-type:token-exchange';
-
-/** The recorded last use of a pair may be this old, so that most exchanges write nothing. */
-const USE_INTERVAL_MS = 60 * 60_000;
-
-const READ_PAIRS = {
-  name: 'app_credentials_read_pairs_for_users',
-  text: `SELECT id, caller, target, scopes, expires_at, for_users_used_at, for_users_revision FROM app_credentials
-    WHERE (caller, target) IN (SELECT * FROM unnest($1::text[], $2::text[]))
-      AND for_users AND ${isLiveAt('$3::timestamptz')}`,
-};
-
-const RECORD_FIRST_USE = withAuditEvent({
-  name: 'app_credentials_first_used_for_users',
-  text: 'UPDATE app_credentials SET for_users_used_at = $2 WHERE id = $1 AND for_users_used_at IS NULL RETURNING id',
-});
-const RECORD_USE = {
-  name: 'app_credentials_used_for_users',
-  text: 'UPDATE app_credentials SET for_users_used_at = $2 WHERE id = $1 AND for_users_used_at < $2',
-};
-const HAS_PAIRS_FOR_USERS = {
-  name: 'app_credentials_has_pairs_for_users',
-  text: 'SELECT 1 FROM app_credentials WHERE for_users AND revoked_at IS NULL LIMIT 1',
-};
-
-interface NamedPair {
-  readonly caller: string;
-  readonly target: string;
-}
-
-interface PairForUsers extends NamedPair {
-  readonly id: string;
-  readonly scopes: readonly string[];
-  readonly expires_at: Date | null;
-  readonly for_users_used_at: Date | null;
-  readonly for_users_revision: number;
-}
 
 interface AskedToken {
   readonly subjectToken: string;
@@ -74,16 +35,14 @@ interface ExchangedToken {
  * Issues delegated tokens to services whose pair with the audience is for users. Each exchange adds one link to the chain.
  */
 @Injectable()
-export class TokenExchangeService implements OnModuleInit {
+export class TokenExchangeService {
   private readonly exchanges;
-  private readonly findPair = batchReads<NamedPair, PairForUsers>((asked) => this.readPairs(asked));
 
   constructor(
     private readonly door: DelegatedDoor,
     private readonly userDoor: UserDoor,
     private readonly accessTokens: AccessTokens,
-    private readonly database: Database,
-    private readonly audit: AuditLog,
+    private readonly pairs: PairsForUsers,
     private readonly refusals: CountedRefusals,
     private readonly environment: Environment,
     private readonly clock: ComparedClock,
@@ -97,12 +56,6 @@ export class TokenExchangeService implements OnModuleInit {
     });
   }
 
-  async onModuleInit(): Promise<void> {
-    if (isDelegationIssuer(this.environment.jwtIssuer)) return;
-    if (await this.database.row(HAS_PAIRS_FOR_USERS, []))
-      throw new Error(`JWT_ISSUER: a pair of services is for users, which ${DELEGATION_ISSUER_DETAIL}`);
-  }
-
   /** @throws {ProblemException} unsupported_grant_type, invalid_subject_token, invalid_target, invalid_scope */
   async exchangeToken(asked: AskedToken, caller: AppPrincipal, actor: Actor): Promise<ExchangedToken> {
     const { environment, clock } = this;
@@ -112,7 +65,7 @@ export class TokenExchangeService implements OnModuleInit {
       this.createExchangeRefusal(problem, reason, caller, actor);
     const [subject, pair] = await Promise.all([
       this.findSubject(asked.subjectToken, caller.caller),
-      this.findPair({ caller: caller.caller, target: audience }),
+      this.pairs.findPair({ caller: caller.caller, target: audience }),
     ]);
     if (!subject) throw refuse(problems.invalidSubjectToken, 'subject_token');
     if (!pair || audience === environment.serviceName) throw refuse(problems.invalidTarget, 'target');
@@ -138,18 +91,10 @@ export class TokenExchangeService implements OnModuleInit {
       iat: issuedAt,
       exp,
     });
-    await this.recordUse(pair, caller.caller, audience, actor);
+    await this.pairs.recordUse(pair, actor);
     // Refusals are counted by reason: a pair that does not exist must not become a series.
     this.exchanges.inc({ caller: caller.caller, target: audience });
     return { accessToken, ttlSeconds: exp - issuedAt, scopes };
-  }
-
-  private async readPairs(asked: readonly NamedPair[]): Promise<(PairForUsers | undefined)[]> {
-    const [callers, targets] = [asked.map(({ caller }) => caller), asked.map(({ target }) => target)];
-    const rows = await this.database.rows<PairForUsers>(READ_PAIRS, [callers, targets, this.clock.now()]);
-    const toKey = ({ caller, target }: NamedPair): string => `${caller} ${target}`;
-    const found = new Map(rows.map((row) => [toKey(row), row]));
-    return asked.map((pair) => found.get(toKey(pair)));
   }
 
   /** @returns undefined for a token that is not valid, or was issued for another caller */
@@ -161,18 +106,6 @@ export class TokenExchangeService implements OnModuleInit {
     } catch (error) {
       if (error instanceof ProblemException && error.problem.status === 401) return undefined;
       throw error;
-    }
-  }
-
-  private async recordUse(pair: PairForUsers, caller: string, target: string, actor: Actor): Promise<void> {
-    const time = this.clock.now();
-    const { id, for_users_used_at: usedAt } = pair;
-    if (usedAt && time.getTime() - usedAt.getTime() < USE_INTERVAL_MS) return;
-    if (usedAt) await this.database.rows(RECORD_USE, [id, time]);
-    else {
-      const fields = { app_id: id, calling_service: caller, called_service: target };
-      const event = { event: 'token.exchange.first_used', actor, time, subject: id, logFields: fields } as const;
-      await this.audit.execute(RECORD_FIRST_USE, [id, time], event);
     }
   }
 

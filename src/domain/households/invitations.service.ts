@@ -28,8 +28,8 @@ import { buildIsIssuerAdmin } from '../nodes/enrolments.service.js';
 import { HouseholdActions, readRole, type LockedHousehold, type MemberCaller } from './household-actions.js';
 import { toHouseholdEvent } from './household-audit-events.js';
 import { HouseholdInvitation } from './household-invitation.entity.js';
-import { HouseholdsService, insertMember, refuseTooManyHouseholds, type OwnHousehold } from './households.service.js';
-import { refuseFullHousehold } from './members.service.js';
+import { HouseholdsService, type OwnHousehold } from './households.service.js';
+import { insertMember, refuseFullHousehold, refuseTooManyHouseholds } from './members.service.js';
 
 const MAX_OPEN_INVITATIONS = 20;
 

@@ -4,6 +4,7 @@
  * earlier call may have done it.
  */
 import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
 import type { HouseholdRole } from '../../foundation/common/names.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { isId } from '../../foundation/common/ids.js';
@@ -14,9 +15,14 @@ import { Propagation } from '../revocation/propagation.js';
 import { Departures } from './departures.js';
 import { HouseholdActions, readRole, requireProof, type Caller, type LockedHousehold } from './household-actions.js';
 import { toHouseholdEvent } from './household-audit-events.js';
-import { insertMember, refuseTooManyHouseholds } from './households.service.js';
 
 const MAX_MEMBERS = 100;
+const MAX_HOUSEHOLDS_OF_USER = 32;
+/**
+ * Limits operators too, because each answer about an access token lists all households of its user, and a header of 100
+ * ids still fits into the buffer of a gateway (4 KB at nginx).
+ */
+const MAX_HOUSEHOLDS = 100;
 
 export interface Member {
   readonly id: string;
@@ -34,6 +40,8 @@ const LIST = {
 };
 const FIND = `${SELECT} AND user_id = $2`;
 const COUNT = 'SELECT count(*)::integer AS count FROM household_members WHERE household_id = $1';
+const COUNT_HOUSEHOLDS = 'SELECT count(*)::integer AS count FROM household_members WHERE user_id = $1';
+const INSERT_MEMBER = `INSERT INTO household_members (household_id, user_id, role, since) VALUES ($1, $2, $3, $4)`;
 const SET_ROLE = 'UPDATE household_members SET role = $3 WHERE household_id = $1 AND user_id = $2';
 const REMOVE = 'DELETE FROM household_members WHERE household_id = $1 AND user_id = $2';
 const EXISTS_USER = 'SELECT FROM users WHERE id = $1';
@@ -42,6 +50,25 @@ const EXISTS_USER = 'SELECT FROM users WHERE id = $1';
 export async function refuseFullHousehold({ transaction, id }: LockedHousehold): Promise<void> {
   const [found] = await transaction.query<{ count: number }[]>(COUNT, [id]);
   if (found && found.count >= MAX_MEMBERS) throw new ProblemException(problems.householdFull);
+}
+
+/** To be called with the user locked. @throws {ProblemException} too_many_households */
+export async function refuseTooManyHouseholds(
+  transaction: EntityManager,
+  userId: string,
+  { byOperator }: { byOperator: boolean },
+): Promise<void> {
+  const [found] = await transaction.query<{ count: number }[]>(COUNT_HOUSEHOLDS, [userId]);
+  if (found && found.count >= (byOperator ? MAX_HOUSEHOLDS : MAX_HOUSEHOLDS_OF_USER))
+    throw new ProblemException(problems.tooManyHouseholds);
+}
+
+export async function insertMember(
+  transaction: EntityManager,
+  householdId: string,
+  member: { readonly userId: string; readonly role: HouseholdRole; readonly now: Date },
+): Promise<void> {
+  await transaction.query(INSERT_MEMBER, [householdId, member.userId, member.role, member.now]);
 }
 
 @Injectable()
