@@ -163,7 +163,7 @@ export function formatFields(record: Readonly<Record<string, Cell>>): string {
 export type Colour = 'bold' | 'dim' | 'red' | 'yellow';
 
 /** Where a result is shown. A file and a pipe have no width and no colours. */
-export interface Screen {
+interface Screen {
   readonly columns: number;
   readonly hasColours: boolean;
 }

@@ -7,7 +7,7 @@ import type { AdminPrincipal } from '../foundation/access/principals.js';
 import { readDeclaration } from '../foundation/access/route-declarations.js';
 import { listValidatedParameters } from '../foundation/access/route-table.js';
 import { createValidationPipe } from '../foundation/http/validation.js';
-import { Names } from './names.js';
+import { Names, type Suggestions } from './names.js';
 import { AdminDoor, hasScope } from '../api/admin/admin.door.js';
 import { ADMIN_CONTROLLERS } from '../api/admin/admin.module.js';
 
@@ -61,6 +61,12 @@ export class AdminApi {
       this.bindRoutes(request, controller),
     ]);
     return Object.fromEntries(routes) as AdminRoutes;
+  }
+
+  /** The services and scopes that live app credentials name; none for an operator who may not read those. */
+  async findSuggestions(request: Request): Promise<Suggestions> {
+    const { listAppCredentials } = this.bindTo(request).appCredentials;
+    return listAppCredentials.isAllowed ? this.names.findSuggestions() : { services: [], scopes: [] };
   }
 
   private bindRoutes(request: Request, controller: Type<object>): object {

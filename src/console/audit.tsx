@@ -182,7 +182,7 @@ export async function readEvents(
 }
 
 /** An event with the names that its ids have now. */
-export interface NamedEvent extends AuditEventResponse {
+interface NamedEvent extends AuditEventResponse {
   readonly subjectName: string | undefined;
   /** The user whom an act about a household concerns. */
   readonly concerned: { readonly id: string; readonly name: string | undefined } | undefined;
@@ -266,7 +266,7 @@ export function describeCount({ count, details }: AuditEventResponse): string {
 }
 
 /** @returns the most frequent addresses of a counted refusal, or that of another event */
-export function listAddresses({ address, details }: AuditEventResponse): readonly string[] {
+function listAddresses({ address, details }: AuditEventResponse): readonly string[] {
   return (details.addresses as string[] | undefined) ?? (address === null ? [] : [address]);
 }
 

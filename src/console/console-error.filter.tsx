@@ -10,7 +10,7 @@ import { ConsoleRefusalError, readFields, type Fields } from './console-requests
 import { ConsoleSessions } from './console-sessions.js';
 import { NotLoggedInError } from './console.guard.js';
 import type { RefusedForm } from './fields.js';
-import { Page, sendPage, setPageHeaders } from './page.js';
+import { Page, redirect, sendPage } from './page.js';
 
 /** Refusals are logged and counted as those of other routes, and shown as pages. */
 @Catch()
@@ -75,9 +75,8 @@ function toRefusedForm(
 }
 
 function redirectToLogin(request: Request, response: Response): void {
-  setPageHeaders(response);
   const next = request.method === 'GET' ? request.originalUrl : undefined;
-  response.redirect(303, toAddress(LOGIN, { next }));
+  redirect(response, toAddress(LOGIN, { next }));
 }
 
 interface RefusalProps {

@@ -6,7 +6,7 @@ import { Declares } from '../foundation/access/route-declarations.js';
 import { ProblemException, problems } from '../foundation/problems/problems.js';
 import { ConsoleErrorFilter } from './console-error.filter.js';
 import { ConsoleGuard } from './console.guard.js';
-import { setPageHeaders } from './page.js';
+import { redirect } from './page.js';
 
 export const ConsoleController = (path: string): ClassDecorator =>
   applyDecorators(
@@ -24,11 +24,7 @@ export const ConsolePages = (path: string): ClassDecorator =>
 export class UnknownPage {
   @Get('{*rest}')
   show(@Req() request: Request, @Res() response: Response): void {
-    if (request.path === '/console/') {
-      setPageHeaders(response);
-      response.redirect(303, '/console');
-      return;
-    }
-    throw new ProblemException(problems.notFound);
+    if (request.path !== '/console/') throw new ProblemException(problems.notFound);
+    redirect(response, '/console');
   }
 }

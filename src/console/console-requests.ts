@@ -8,7 +8,7 @@ import type { Unvalidated } from './admin-api.js';
 import { splitWords, type FieldProps, type RefusedForm } from './fields.js';
 import { readMoments, resolveMoment } from './moments.js';
 import type { PageSession } from './navigation.js';
-import { setPageHeaders } from './page.js';
+import { redirect } from './page.js';
 
 /** Enough for the check boxes of a page of 100 rows. */
 const MAX_FIELDS = 128;
@@ -77,8 +77,7 @@ function parseForm({ body }: Request): Fields {
 export function readFilters(request: Request, address: string, moments: readonly string[], sent: Fields) {
   const read = readMoments(moments, sent, getSession(request).timeZone);
   if (moments.every((name) => read[name] === (sent[name] || undefined))) return read;
-  if (request.res) setPageHeaders(request.res);
-  request.res?.redirect(303, toAddress(address, read));
+  if (request.res) redirect(request.res, toAddress(address, read));
   return undefined;
 }
 

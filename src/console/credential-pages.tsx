@@ -18,16 +18,16 @@ import { Named, Secret } from './copyable.js';
 import type { Cells, FactList } from './tables.js';
 import type { FieldProps } from './fields.js';
 
-export function State({ of: { revoked_at, expires_at, previous_key_expires_at } }: { of: KeyResponse }): VNode {
-  const now = new Date().toISOString();
+export function State({ of }: { of: KeyResponse }): VNode {
+  const { revoked_at, expires_at } = of;
   if (revoked_at !== null) return <span class="bad">revoked</span>;
-  if (expires_at !== null && expires_at <= now) return <span class="bad">expired</span>;
-  if (previous_key_expires_at !== null && previous_key_expires_at > now) return <span class="warn">two keys</span>;
+  if (expires_at !== null && expires_at <= new Date().toISOString()) return <span class="bad">expired</span>;
+  if (isInOverlap(of)) return <span class="warn">two keys</span>;
   return expires_at === null ? <span class="good">live</span> : <span class="warn">live, expires</span>;
 }
 
 /** Tells an operator whether the previous key can be ended without breaking a caller. */
-export function Overlap({ of }: { of: KeyResponse }): VNode {
+function Overlap({ of }: { of: KeyResponse }): VNode {
   const { rotated_at, current_key_used_at, previous_key_used_at: usedAt, previous_key_used_for: service } = of;
   const isUsed = usedAt !== null && rotated_at !== null && usedAt > rotated_at;
   return (
@@ -167,10 +167,8 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
       });
   }
 
-  /** Services and scopes that live app credentials name, for an operator who may read those. */
   protected override async offerKnown(request: Request, fields: readonly FieldProps[]) {
-    const { listAppCredentials } = this.api.bindTo(request).appCredentials;
-    const known = listAppCredentials.isAllowed ? await this.api.names.findSuggestions() : { services: [], scopes: [] };
+    const known = await this.api.findSuggestions(request);
     const services = [...new Set([...(this.environment.nodeTargets ?? []), ...known.services])].sort();
     const offered = { caller: services, target: services, targets: services, scopes: known.scopes };
     return fields.map((field) => {

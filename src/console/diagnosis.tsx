@@ -17,7 +17,7 @@ import { readEvents, Timeline } from './audit.js';
 import type { FieldProps } from './fields.js';
 import { Moment } from './moments.js';
 import { Form } from './forms.js';
-import { Page, sendPage } from './page.js';
+import { Page, redirect, sendPage } from './page.js';
 import { Table } from './tables.js';
 import { toAddress } from './addresses.js';
 
@@ -72,7 +72,7 @@ export class DiagnosisPage {
       return;
     }
     refuseKeys(id, { address, service });
-    response.redirect(303, toAddress(ADDRESS, { about: id, address, service }));
+    redirect(response, toAddress(ADDRESS, { about: id, address, service }));
   }
 
   private async explain(request: Request, about: string, asked: Fields): Promise<VNode> {

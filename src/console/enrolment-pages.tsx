@@ -88,9 +88,8 @@ export class EnrolmentPages extends ResourcePages<NodeEnrolmentResponse, IssuedE
 
   /** Offers the services that app credentials name, and the household from whose page the operator came. */
   protected override async offerKnown(request: Request, fields: readonly FieldProps[]) {
-    const { appCredentials } = this.api.bindTo(request);
-    const words = appCredentials.listAppCredentials.isAllowed ? await this.api.names.findSuggestions() : undefined;
-    const known = [...new Set([...(this.environment.nodeTargets ?? []), ...(words?.services ?? [])])].sort();
+    const { services } = await this.api.findSuggestions(request);
+    const known = [...new Set([...(this.environment.nodeTargets ?? []), ...services])].sort();
     const household = request.query.household_id as string | undefined;
     return fields.map((field) => {
       if (field.name === 'targets') return { ...field, known };

@@ -16,9 +16,9 @@ import { CodeTable, DeviceTable, People, PeopleTable, type OpenCode } from './ho
 import { ResourcePages } from './resource-pages.js';
 import type { Description } from './resource-types.js';
 import { Moment } from './moments.js';
-import { fillFields, type FieldProps, type RefusedForm } from './fields.js';
-import { Form, FormError } from './forms.js';
-import { sendPage, setPageHeaders } from './page.js';
+import type { FieldProps, RefusedForm } from './fields.js';
+import { Form } from './forms.js';
+import { redirect, sendPage } from './page.js';
 import { toAddress } from './addresses.js';
 import { listOtherFacts } from './properties.js';
 import type { Cells } from './tables.js';
@@ -48,8 +48,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
     const query = Object.fromEntries(Object.entries(readFields(request)).filter(([name]) => name !== 'form'));
     keepForm(request, (refused) => this.renderSearch(request, query, refused));
     const user_id = await this.findUserId(request, query.user_id ?? '');
-    setPageHeaders(response);
-    response.redirect(303, toAddress(HOUSEHOLDS.address, { ...query, user_id }));
+    redirect(response, toAddress(HOUSEHOLDS.address, { ...query, user_id }));
   }
 
   @Get(':id/members/:userId/:action')
@@ -74,8 +73,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
     keepForm(request, (refused) => this.renderMemberAction(request, asked, refused));
     await this.confirmations.requireProof(request);
     await asked.action.perform(this.api.bindTo(request), request, address);
-    setPageHeaders(response);
-    response.redirect(303, toAddress(this.toAddressOf(asked.household), { done: address.action }));
+    redirect(response, toAddress(this.toAddressOf(asked.household), { done: address.action }));
   }
 
   @Get(':id/codes/:kind/:codeId')
@@ -99,8 +97,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
   async cancel(@Req() request: Request, @Res() response: Response, @Param() address: CodeAddress): Promise<void> {
     const { kind, codeId } = await this.findCode(request, address);
     await this.getCancelRoute(request, kind)(request, codeId);
-    setPageHeaders(response);
-    response.redirect(303, toAddress(`${HOUSEHOLDS.address}/${address.id}`, { done: 'cancel' }));
+    redirect(response, toAddress(`${HOUSEHOLDS.address}/${address.id}`, { done: 'cancel' }));
   }
 
   private getCancelRoute(request: Request, kind: OpenCode['kind']) {
@@ -239,7 +236,6 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
     { household, member, action: { title, effect, fields } }: AskedMember,
     refused?: RefusedForm,
   ): Promise<VNode> {
-    const asked = fields(member);
     const isOnlyAdmin = member.role === 'admin' && member.is_active && household.active_admins === 1;
     return this.render(
       request,
@@ -249,9 +245,9 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
         action={request.path}
         submit={title}
         seen={toSeen(member)}
-        fields={refused ? fillFields(asked, refused) : asked}
+        fields={fields(member)}
+        refused={refused}
       >
-        {refused && <FormError refused={refused} fields={asked} />}
         <p role="note">
           {effect} {isOnlyAdmin && 'This is the only active admin: without this person the household has none.'}
         </p>

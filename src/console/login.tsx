@@ -21,7 +21,7 @@ import { ConsoleRefusalError, getSession, keepForm, readFields } from './console
 import { ConsoleSessions } from './console-sessions.js';
 import { Field } from './fields.js';
 import { ForeignForms } from './foreign-forms.js';
-import { Page, sendPage, setPageHeaders } from './page.js';
+import { Page, redirect, sendPage } from './page.js';
 import { PasskeyPrompts } from './passkey-prompts.js';
 import { readCookie, setCookie } from './session-cookie.js';
 
@@ -133,8 +133,7 @@ export class LoginPage {
     if (token === undefined) throw await this.door.refusePasskey(toActor(request));
     if (former !== undefined) await this.sessions.endSession(request, former);
     setCookie(request, token);
-    setPageHeaders(response);
-    response.redirect(303, toNextPage(readFields(request).next));
+    redirect(response, toNextPage(readFields(request).next));
   }
 }
 
@@ -148,7 +147,6 @@ export class LogoutPage {
     setCookie(request, undefined);
     // Removes pages from the browser, so that they cannot be seen after the logout (ASVS 14.3.1).
     response.setHeader('Clear-Site-Data', '"cache", "storage"');
-    setPageHeaders(response);
-    response.redirect(303, LOGIN);
+    redirect(response, LOGIN);
   }
 }

@@ -27,8 +27,7 @@ export class MapPage {
 
   @Get()
   async show(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
-    const { isAllowed } = this.api.bindTo(request).appCredentials.listAppCredentials;
-    const { services } = isAllowed ? await this.api.names.findSuggestions() : { services: [] };
+    const { services } = await this.api.findSuggestions(request);
     const renderForms = (refused?: RefusedForm): VNode => <Forms query={query} known={services} refused={refused} />;
     keepForm(request, (refused) => this.render(request, renderForms(refused)));
     const isAsked = Boolean(query.caller && query.target);

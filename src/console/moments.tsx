@@ -25,7 +25,7 @@ export function readTimeZone(cookies = ''): string {
 }
 
 /** @returns the moment to the second, as `2026-11-26 21:46:12 GMT+1` */
-export function formatMoment(at: string, timeZone: string): string {
+function formatMoment(at: string, timeZone: string): string {
   if (timeZone === UTC) return `${at.slice(0, 19).replace('T', ' ')} UTC`;
   const local = new Intl.DateTimeFormat('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'medium' });
   const zone = new Intl.DateTimeFormat('en', { timeZone, timeZoneName: 'short' })
@@ -54,7 +54,7 @@ export function toLocal(text: string, timeZone: string): string {
 }
 
 /** @returns what a calendar sent, as ISO 8601 in UTC; another text as it is, which the API may refuse */
-export function fromLocal(text: string, timeZone: string): string {
+function fromLocal(text: string, timeZone: string): string {
   const asUtc = LOCAL.test(text) ? Date.parse(`${text}Z`) : NaN;
   if (Number.isNaN(asUtc)) return text;
   const readOffset = (at: number): number => Date.parse(`${toLocal(new Date(at).toISOString(), timeZone)}Z`) - at;

@@ -22,6 +22,8 @@ const FIND_SUGGESTIONS = {
       ARRAY(SELECT DISTINCT unnest(scopes) FROM live ORDER BY 1 LIMIT 50) AS scopes`,
 };
 
+export type Suggestions = Readonly<Record<'services' | 'scopes', readonly string[]>>;
+
 @Injectable()
 export class Names {
   constructor(private readonly database: Database) {}
@@ -35,8 +37,7 @@ export class Names {
   }
 
   /** @returns the services and the scopes of live app credentials, the first 50 of each */
-  async findSuggestions(): Promise<Readonly<Record<'services' | 'scopes', string[]>>> {
-    const [found] = await this.database.rows<Record<'services' | 'scopes', string[]>>(FIND_SUGGESTIONS, []);
-    return found ?? { services: [], scopes: [] };
+  async findSuggestions(): Promise<Suggestions> {
+    return (await this.database.row<Suggestions>(FIND_SUGGESTIONS, [])) ?? { services: [], scopes: [] };
   }
 }

@@ -22,6 +22,12 @@ export function setPageHeaders(response: Response): void {
   response.removeHeader('Location');
 }
 
+/** Leads to another page of the console. */
+export function redirect(response: Response, address: string): void {
+  setPageHeaders(response);
+  response.redirect(303, address);
+}
+
 export function sendPage(response: Response, page: VNode, status = 200): void {
   setPageHeaders(response);
   response

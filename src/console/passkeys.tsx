@@ -16,7 +16,7 @@ import { ConsoleRefusalError, getSession, keepForm, readFields, type Fields } fr
 import type { RefusedForm } from './fields.js';
 import { Form } from './forms.js';
 import { Moment } from './moments.js';
-import { Page, sendPage, setPageHeaders } from './page.js';
+import { Page, redirect, sendPage } from './page.js';
 import { PasskeyPrompts } from './passkey-prompts.js';
 import { Table } from './tables.js';
 
@@ -76,7 +76,7 @@ export class PasskeyPages {
     const { name } = (await this.pipe.transform(sent, { type: 'body', metatype: NewPasskey })) as NewPasskey;
     const answer = this.prompts.readAnswer(request, 'new_passkey');
     await this.passkeys.registerPasskey(operator, { name, answer }, toActor(request));
-    redirect(response, 'added');
+    redirect(response, toAddress(PASSKEYS, { done: 'added' }));
   }
 
   @Get(':id/remove')
@@ -90,7 +90,7 @@ export class PasskeyPages {
     keepForm(request, (refused) => this.renderRemoval(request, passkey, refused));
     await this.confirmations.requireProof(request);
     await this.passkeys.removePasskey(getOperator(request).id, passkey.id, toActor(request));
-    redirect(response, 'removed');
+    redirect(response, toAddress(PASSKEYS, { done: 'removed' }));
   }
 
   private async renderNew(request: Request, refused?: RefusedForm): Promise<VNode> {
@@ -138,11 +138,6 @@ function render(request: Request, title: string, children: ComponentChildren, ab
       {children}
     </Page>
   );
-}
-
-function redirect(response: Response, done: string): void {
-  setPageHeaders(response);
-  response.redirect(303, toAddress(PASSKEYS, { done }));
 }
 
 /** @throws {ConsoleRefusalError} for the root key */

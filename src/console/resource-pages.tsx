@@ -29,7 +29,7 @@ import type { FieldProps, RefusedForm } from './fields.js';
 import { Filters, Form, SearchForm, SearchPager } from './forms.js';
 import { resolveMoments } from './moments.js';
 import type { OfferedPage } from './navigation.js';
-import { Page, sendPage, setPageHeaders } from './page.js';
+import { Page, redirect, sendPage } from './page.js';
 import { getOrder, renderResourceTable } from './resource-table.js';
 import {
   toAddressOf,
@@ -85,7 +85,7 @@ export abstract class ResourcePages<
     if (!query) return;
     const id = query.search?.trim();
     if (id !== undefined && isId(id)) {
-      response.redirect(303, `${address}/${id}`);
+      redirect(response, `${address}/${id}`);
       return;
     }
     const { search, issue } = this.getRoutes(request);
@@ -130,9 +130,7 @@ export abstract class ResourcePages<
   @Post('chosen')
   async actOnChosen(@Req() request: Request, @Res() response: Response): Promise<void> {
     keepForm(request, (refused) => this.renderBulk(request, refused));
-    const next = await this.bulk.perform(request);
-    setPageHeaders(response);
-    response.redirect(303, next);
+    redirect(response, await this.bulk.perform(request));
   }
 
   /** @returns the list's page without the list, for filters that were refused */
@@ -303,7 +301,7 @@ export abstract class ResourcePages<
   }
 
   private sendResult(response: Response, title: string, result: VNode | string): void {
-    if (typeof result === 'string') response.redirect(303, result);
+    if (typeof result === 'string') redirect(response, result);
     else this.send(response, title, result);
   }
 

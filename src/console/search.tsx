@@ -17,7 +17,7 @@ import { ConsoleRefusalError, getSession, readFields } from './console-requests.
 import { ReadsOnly } from './console.guard.js';
 import { mapCredentialTypes } from './credential-types.js';
 import { Ago } from './moments.js';
-import { Page, sendPage } from './page.js';
+import { Page, redirect, sendPage } from './page.js';
 import { Table, type Cells } from './tables.js';
 import { toAddress } from './addresses.js';
 
@@ -62,7 +62,7 @@ export class SearchPage {
     const unknownId = isId(asked) && found.length === 0 ? toAddress('/console/explain', { about: asked }) : undefined;
     const address = next ?? only?.address ?? unknownId;
     if (address === undefined) this.send(request, response, <Results found={found} />);
-    else response.redirect(303, address);
+    else redirect(response, address);
   }
 
   private async find(routes: AdminRoutes, asked: string): Promise<Found[]> {

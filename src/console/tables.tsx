@@ -13,7 +13,7 @@ export interface RowGroup {
 export type Cells = readonly ComponentChildren[];
 
 /** A column by which the list can be sorted. */
-export interface SortedColumn {
+interface SortedColumn {
   readonly text: string;
   /** The address of the list, sorted by this column or in the opposite direction. */
   readonly address: string;

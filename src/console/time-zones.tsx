@@ -7,7 +7,7 @@ import { getSession, keepForm, readFields, type Fields } from './console-request
 import { ReadsOnly } from './console.guard.js';
 import type { RefusedForm } from './fields.js';
 import { Form } from './forms.js';
-import { Page, sendPage } from './page.js';
+import { Page, redirect, sendPage } from './page.js';
 import { toAddress } from './addresses.js';
 import { isTimeZone, TIME_ZONE_COOKIE, UTC } from './moments.js';
 
@@ -52,6 +52,6 @@ export class TimeZonePage {
       maxAge: YEAR_MS,
     } as const;
     response.cookie(TIME_ZONE_COOKIE, zone, options);
-    response.redirect(303, toAddress(ADDRESS, { done: 'chosen' }));
+    redirect(response, toAddress(ADDRESS, { done: 'chosen' }));
   }
 }

@@ -21,7 +21,7 @@ class RegisterPasskeyRequest extends RenamePasskeyRequest {
   @PasskeyField() @HasListBelow('/response/transports', MAX_TRANSPORTS) passkey!: object;
 }
 
-export class PasskeyResponse {
+class PasskeyResponse {
   @ApiProperty(ID) id!: string;
   @ApiProperty({ example: 'phone' }) name!: string;
 

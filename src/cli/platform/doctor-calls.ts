@@ -285,7 +285,7 @@ async function checkLoggingService(own: EnvFile | undefined): Promise<Finding | 
   );
 }
 
-export interface RunningService {
+interface RunningService {
   readonly name: string;
   readonly url: string;
   /** Null when the service does not answer. */

@@ -39,7 +39,7 @@ export const COUNTED_EVENTS = [
   'admin.console.refused',
   ...Object.values(KEY_KINDS).flatMap(({ refusalEvent }) => refusalEvent ?? []),
 ] as const;
-export type CountedEvent = (typeof COUNTED_EVENTS)[number];
+type CountedEvent = (typeof COUNTED_EVENTS)[number];
 
 /**
  * Finds frequent addresses in bounded space ("space-saving", Metwally et al. 2005): an address that is not among the kept

@@ -16,7 +16,7 @@ import { Throttle } from '../../foundation/throttling/throttle.js';
 import { createWrongPassword, type AccountState } from '../passwords/password-verifier.js';
 
 /** The state of the account when its user reauthenticated. */
-export interface Proof extends Pick<AccountState, 'passwordChangedAt'> {
+interface Proof extends Pick<AccountState, 'passwordChangedAt'> {
   /** Consumes the fresh second factor, if the account has one, in the transaction of the action. */
   readonly useProof: (transaction: EntityManager) => Promise<void>;
 }
