@@ -12,11 +12,11 @@ import { KEY_KINDS } from '../../foundation/common/key-kinds.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { DELEGATION_ISSUER_DETAIL, isDelegationIssuer, UNUSED_DAYS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
-import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
+import { translateViolation } from '../../foundation/database/database-failure.js';
 import { computeKeyEnd } from '../keys/key-lifecycle.js';
 import type { KeyStore } from '../keys/key-store.js';
 import { isLiveAt, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyKind } from '../keys/key-record.js';
-import { ProblemException, problems, refuseField } from '../../foundation/problems/problems.js';
+import { createFieldProblem, ProblemException, problems, refuseField } from '../../foundation/problems/problems.js';
 import { AppCredential } from './app-credential.entity.js';
 import { findPage, type Page, type PageRequest } from '../../foundation/database/page.js';
 
@@ -101,17 +101,13 @@ export class AppCredentialsService {
     const lifeDays = expiresAt === undefined ? (this.environment.appKeyDays ?? null) : null;
     const expiry = { lifeDays, expiresAt: computeKeyEnd(now, lifeDays) ?? expiresAt ?? null };
     const issued = this.keys.createCredential({ caller, target, scopes, scopeUses: {}, forUsers, ...expiry }, now);
-    try {
-      await this.credentials.manager.transaction(async (transaction) => {
-        await this.revokeExpired(transaction, { caller, target }, now, actor);
-        await this.keys.insertCredential(transaction, issued.credential, actor);
-      });
-      return issued;
-    } catch (error) {
-      if (getViolatedConstraint(error) === 'app_credentials_live_pair_key')
-        throw new ProblemException(problems.appCredentialExists);
-      throw error;
-    }
+    const insert = this.credentials.manager.transaction(async (transaction) => {
+      await this.revokeExpired(transaction, { caller, target }, now, actor);
+      await this.keys.insertCredential(transaction, issued.credential, actor);
+    });
+    const createTaken = () => new ProblemException(problems.appCredentialExists);
+    await translateViolation(insert, 'app_credentials_live_pair_key', createTaken);
+    return issued;
   }
 
   /** Keeps the key. @param change `scopes` null for every scope of the target; what is undefined stays */
@@ -127,13 +123,11 @@ export class AppCredentialsService {
     };
     const before = await this.keys.requireCredential(id);
     this.refuseUnusableForUsers({ ...before, ...change });
-    try {
-      return await this.keys.updateCredential(id, change, actor);
-    } catch (error) {
-      // Another operator changed the other field meanwhile.
-      if (getViolatedConstraint(error) === 'app_credentials_for_users_check') refuseField('/scopes', NEEDS_SCOPES);
-      throw error;
-    }
+    const update = this.keys.updateCredential(id, change, actor);
+    // Another operator changed the other field meanwhile.
+    return translateViolation(update, 'app_credentials_for_users_check', () =>
+      createFieldProblem('/scopes', NEEDS_SCOPES),
+    );
   }
 
   private refuseUnusableForUsers(pair: Pick<AppCredential, 'target' | 'scopes' | 'forUsers'>): void {

@@ -292,17 +292,9 @@ const SERVICES = [
   CountedRefusals,
   Environment,
 ] as const;
-type Services = [
-  KeyStores,
-  Database,
-  RevocationLease,
-  Propagation,
-  AuditLog,
-  ComparedClock,
-  Log,
-  CountedRefusals,
-  Environment,
-];
+type Instances<Types extends readonly Type[]> = {
+  -readonly [Index in keyof Types]: Types[Index] extends Type<infer Instance> ? Instance : never;
+};
 
 export function provideKeyStore<Entity extends KeyColumns & KeyRestrictions>(
   token: symbol,
@@ -312,7 +304,7 @@ export function provideKeyStore<Entity extends KeyColumns & KeyRestrictions>(
   return {
     provide: token,
     inject: [getRepositoryToken(entity), ...SERVICES],
-    useFactory: (repository: Repository<Entity>, ...services: Services) => {
+    useFactory: (repository: Repository<Entity>, ...services: Instances<typeof SERVICES>) => {
       const [stores, database, lease, propagation, audit, clock, log, refusals, { maxCachedKeys }] = services;
       const verifier = new KeyVerifier(kind, database, lease, clock, log, refusals, maxCachedKeys);
       const store = new KeyStore(kind, repository, database, verifier, propagation, audit, clock);

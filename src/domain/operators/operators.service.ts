@@ -17,7 +17,7 @@ import type { OperatorScope } from '../../foundation/common/names.js';
 import type { RefusalReason } from '../../foundation/common/security-events.js';
 import { computeDigest } from '../../foundation/crypto/secret.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
-import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
+import { translateViolation } from '../../foundation/database/database-failure.js';
 import { determineKeyStatus, isRefusal } from '../keys/key-lifecycle.js';
 import { toKeyFilters, type IssuedCredential, type KeyFilter, type KeyKind } from '../keys/key-record.js';
 import type { KeyStore } from '../keys/key-store.js';
@@ -97,18 +97,13 @@ export class OperatorsService {
     operator: Pick<Operator, 'name' | 'scopes' | 'expiresAt'>,
     by: AdminCaller,
   ): Promise<IssuedCredential<Operator>> {
-    try {
-      return await this.runLocked(by, undefined, async ({ transaction, own }) => {
-        refuseMoreRights(own, operator);
-        const issued = this.keys.createCredential(operator);
-        await this.keys.insertCredential(transaction, issued.credential, by.actor);
-        return issued;
-      });
-    } catch (error) {
-      if (getViolatedConstraint(error) === 'operators_live_name_key')
-        throw new ProblemException(problems.operatorExists);
-      throw error;
-    }
+    const issue = this.runLocked(by, undefined, async ({ transaction, own }) => {
+      refuseMoreRights(own, operator);
+      const issued = this.keys.createCredential(operator);
+      await this.keys.insertCredential(transaction, issued.credential, by.actor);
+      return issued;
+    });
+    return translateViolation(issue, 'operators_live_name_key', () => new ProblemException(problems.operatorExists));
   }
 
   async listOperators(page: PageRequest, filter: KeyFilter, name?: string): Promise<Page<Operator>> {

@@ -158,15 +158,7 @@ export class AccessTokens {
   /** @returns the claims, which may be incomplete or expired; undefined for a token that this service did not sign */
   async verifySignature(token: string): Promise<Partial<AccessTokenClaims> | undefined> {
     const found = await this.findVerificationKey(token);
-    if (!found) return undefined;
-    try {
-      return this.jwt.verify<Partial<AccessTokenClaims>>(
-        token,
-        toJwtOptions({ secret: found.key, ...this.verificationOptions }),
-      );
-    } catch {
-      return undefined;
-    }
+    return found && this.tryVerify<AccessTokenClaims>(token, { secret: found.key, ...this.verificationOptions });
   }
 
   /** Signs with ES256 in any case: under HS256 every service that verifies tokens could sign any chain. */
@@ -183,13 +175,8 @@ export class AccessTokens {
     const kid = readKid(token, DELEGATED_TYPE);
     if (kid === undefined || !(await this.signingKeys.isAlgorithmAccepted('ES256'))) return undefined;
     const pair = await this.signingKeys.findKey(kid);
-    if (!pair) return undefined;
     const options = { algorithms: ['ES256' as const], issuer: this.delegatedIssuer, ignoreExpiration: true };
-    try {
-      return this.jwt.verify<Partial<DelegatedClaims>>(token, toJwtOptions({ secret: pair.publicKey, ...options }));
-    } catch {
-      return undefined;
-    }
+    return pair && this.tryVerify<DelegatedClaims>(token, { secret: pair.publicKey, ...options });
   }
 
   /** Looks at the header only. */
@@ -226,6 +213,17 @@ export class AccessTokens {
       ...(jwtAudience !== undefined && { aud: jwtAudience }),
     };
     return this.jwt.sign(claims, toJwtOptions(options));
+  }
+
+  private tryVerify<Claims extends object>(
+    token: string,
+    options: VerificationOptions & { readonly secret: Key },
+  ): Partial<Claims> | undefined {
+    try {
+      return this.jwt.verify<Partial<Claims>>(token, toJwtOptions(options));
+    } catch {
+      return undefined;
+    }
   }
 
   private chooseSecretKey(token: string): Key {

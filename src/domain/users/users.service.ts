@@ -11,7 +11,7 @@ import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { selectFailedAttempts, WINDOW_MS } from '../audit/counted-refusals.js';
 import { addSeconds } from '../../foundation/common/clock.js';
-import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
+import { translateViolation } from '../../foundation/database/database-failure.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, ANY_GIVEN_ID, RowsById } from '../../foundation/database/database.js';
@@ -37,9 +37,7 @@ const READ = {
 
 /** @throws {ProblemException} email_taken when the work gives an account the address of another one */
 export async function translateTakenEmail<Result>(work: Promise<Result>): Promise<Result> {
-  return work.catch((error: unknown) => {
-    throw getViolatedConstraint(error) === 'users_email_key' ? new ProblemException(problems.emailTaken) : error;
-  });
+  return translateViolation(work, 'users_email_key', () => new ProblemException(problems.emailTaken));
 }
 
 export type Account = Omit<User, 'passwordHash' | 'passwordChangedAt' | 'factorsChangedAt'>;

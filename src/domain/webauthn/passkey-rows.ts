@@ -2,7 +2,7 @@
 
 import type { EntityManager } from 'typeorm';
 import { createId } from '../../foundation/common/ids.js';
-import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
+import { translateViolation } from '../../foundation/database/database-failure.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import type { RegistrationJson, VerifiedPasskey } from './relying-party.js';
 
@@ -64,10 +64,11 @@ export async function insertPasskey(
     now,
     MAX_PASSKEYS,
   ];
-  const [added] = await transaction.query<Passkey[]>(statement, values).catch((error: unknown) => {
-    const isKnown = getViolatedConstraint(error) === `${table}_credential_id_key`;
-    throw isKnown ? new ProblemException(problems.passkeyExists) : error;
-  });
+  const [added] = await translateViolation(
+    transaction.query<Passkey[]>(statement, values),
+    `${table}_credential_id_key`,
+    () => new ProblemException(problems.passkeyExists),
+  );
   if (!added) throw new ProblemException(problems.tooManyPasskeys);
   return added;
 }

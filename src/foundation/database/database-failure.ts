@@ -85,6 +85,17 @@ export function getViolatedConstraint(error: unknown): string | undefined {
   return found?.code?.startsWith('23') ? found.constraint : undefined;
 }
 
+/** Rejects with another error in place of the violation of this constraint. */
+export async function translateViolation<Result>(
+  work: Promise<Result>,
+  constraint: string,
+  createError: () => Error,
+): Promise<Result> {
+  return work.catch((error: unknown) => {
+    throw getViolatedConstraint(error) === constraint ? createError() : error;
+  });
+}
+
 function getDatabaseError(error: unknown): DatabaseError | undefined {
   const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;
   return cause instanceof DatabaseError ? cause : undefined;
