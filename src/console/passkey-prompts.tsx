@@ -11,6 +11,7 @@ import {
   type PasskeyOwner,
   type VerifiedAnswer,
 } from '../domain/operators/operator-passkeys.service.js';
+import { parseJson } from '../foundation/common/json.js';
 import { Environment } from '../foundation/config/environment.js';
 import { refuseField } from '../foundation/problems/problems.js';
 import { ConsoleRefusalError, readFields } from './console-requests.js';
@@ -60,12 +61,8 @@ export class PasskeyPrompts {
 
   /** @throws {ProblemException} validation_failed when the form has none */
   readAnswer(request: Request, name: FieldName): object {
-    try {
-      const answer: unknown = JSON.parse(readFields(request)[name] ?? '');
-      if (typeof answer === 'object' && answer !== null) return answer;
-    } catch {
-      // As a form without an answer.
-    }
+    const answer = parseJson(readFields(request)[name] ?? '');
+    if (typeof answer === 'object' && answer !== null) return answer;
     return refuseField('/passkey', 'is missing; a passkey needs JavaScript');
   }
 

@@ -1,8 +1,7 @@
 /**
  * What users do with their own account: change the password, see and end sessions, delete it. An access token alone shows
- * and ends sessions; the password, and a second factor if there is one, are asked for again where a thief of the token could
- * keep the owner out. When a call that
- * ends sessions has returned, no verifier accepts their tokens.
+ * and ends sessions; the password, and a second factor if there is one, are asked for again where a thief of the token
+ * could keep the owner out. When a call that ends sessions has returned, no verifier accepts their tokens.
  */
 import { Body, Controller, Delete, Get, Param, Post, Query, Req } from '@nestjs/common';
 import { ApiProperty, ApiTags } from '@nestjs/swagger';
@@ -18,7 +17,8 @@ import { problems } from '../../foundation/problems/problems.js';
 import { Propagation } from '../../domain/revocation/propagation.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
 import { type Session } from '../../domain/tokens/session.entity.js';
-import { AccountService } from './account.service.js';
+import { AccountDeletion } from './account-deletion.js';
+import { PasswordChange } from './password-change.js';
 import { FreshFactorFields } from './second-factor.dto.js';
 import { SessionFields } from './session.dto.js';
 
@@ -68,7 +68,8 @@ class OwnSessionPageResponse extends createPageResponse(OwnSessionResponse) {}
 @Controller('api/v0/users/me')
 export class AccountController {
   constructor(
-    private readonly account: AccountService,
+    private readonly passwords: PasswordChange,
+    private readonly deletion: AccountDeletion,
     private readonly sessions: SessionsService,
     private readonly propagation: Propagation,
   ) {}
@@ -85,7 +86,7 @@ export class AccountController {
   })
   async changePassword(@Req() request: Request, @Body() body: ChangePasswordRequest): Promise<void> {
     const { current_password: password, new_password, code, passkey } = body;
-    await this.account.changePassword(toOwnCall(request), { password, code, passkey }, new_password);
+    await this.passwords.changePassword(toOwnCall(request), { password, code, passkey }, new_password);
   }
 
   @Post('delete')
@@ -98,7 +99,7 @@ export class AccountController {
     done: 'The account is deleted, and every session of it has ended',
   })
   async deleteOwnAccount(@Req() request: Request, @Body() body: DeleteAccountRequest): Promise<void> {
-    await this.account.deleteAccount(toOwnCall(request), body);
+    await this.deletion.deleteAccount(toOwnCall(request), body);
   }
 
   @Get('sessions')

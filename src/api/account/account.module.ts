@@ -6,14 +6,15 @@ import { SecondFactorsModule } from '../../domain/second-factors/second-factors.
 import { TokensModule } from '../../domain/tokens/tokens.module.js';
 import { UsersModule } from '../../domain/users/users.module.js';
 import { AccountController } from './account.controller.js';
-import { AccountService } from './account.service.js';
+import { AccountDeletion } from './account-deletion.js';
 import { PasskeysController } from './passkeys.controller.js';
+import { PasswordChange } from './password-change.js';
 import { TotpController } from './totp.controller.js';
 import { UsersController } from './users.controller.js';
 
 @Module({
   imports: [HouseholdsModule, MailModule, PasswordsModule, SecondFactorsModule, TokensModule, UsersModule],
   controllers: [UsersController, AccountController, TotpController, PasskeysController],
-  providers: [AccountService],
+  providers: [PasswordChange, AccountDeletion],
 })
 export class AccountModule {}

@@ -5,6 +5,7 @@ import { createReadStream, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import type { Command } from 'commander';
 import * as z from 'zod';
+import { parseJson } from '../../foundation/common/json.js';
 import { isKeyKind, KEY_KIND_NAMES, KEY_KINDS, type KeyKindName } from '../../foundation/common/key-kinds.js';
 import { MAX_DIGESTS } from '../../foundation/config/limits.js';
 import { computeDigest, findKeys } from '../../foundation/crypto/secret.js';
@@ -13,7 +14,7 @@ import { describeCause } from '../failures.js';
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print, say } from '../terminal.js';
 import type { AdminClient } from './admin-client.js';
-import { addRemote, createClient, parseJson } from './remote-command.js';
+import { addRemote, createClient } from './remote-command.js';
 import type { IdentifiedKeysResponse } from '../../api/admin/identify.admin.controller.js';
 
 type KnownKey = IdentifiedKeysResponse['items'][number];

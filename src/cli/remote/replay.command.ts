@@ -4,6 +4,7 @@ import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import type { Command } from 'commander';
 import { isId } from '../../foundation/common/ids.js';
+import { parseJson } from '../../foundation/common/json.js';
 import { parsePast } from '../command-options.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { formatTable } from '../tables.js';
@@ -11,7 +12,7 @@ import { addYes, CommandFailedError, createConfirm, print } from '../terminal.js
 import { runInParallel, type AdminClient } from './admin-client.js';
 import { eventSchema, type ReplayedEvent, type Step } from './replay-plan.js';
 import { HouseholdHistory } from './replay-households.js';
-import { addRemote, createClient, parseJson } from './remote-command.js';
+import { addRemote, createClient } from './remote-command.js';
 import type { AdminUserResponse, SessionResponse } from '../../api/admin/users.admin.controller.js';
 
 const KEYS: Readonly<Partial<Record<AuditEventName, string>>> = {

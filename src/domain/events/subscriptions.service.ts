@@ -141,15 +141,10 @@ export class SubscriptionsService {
       const isAdded = types.some((type) => !before.includes(type));
       if (!isNew) await transaction.query(CHANGE_TYPES, [service, types, Number(isAdded)]);
       const details = isNew ? { types, from: start } : {};
-      const act = { event: 'admin.event_subscription.set', actor, subject: service, details } as const;
-      if (isNew) await this.audit.record(transaction, { ...act, logFields: { called_service: service } });
-      else
-        await this.audit.recordChange(
-          transaction,
-          { ...act, logFields: { called_service: service } },
-          { types: before },
-          { types },
-        );
+      const logFields = { called_service: service };
+      const act = { event: 'admin.event_subscription.set', actor, subject: service, details, logFields } as const;
+      if (isNew) await this.audit.record(transaction, act);
+      else await this.audit.recordChange(transaction, act, { types: before }, { types });
       // Read before the commit, after which another call may remove it.
       return readSubscription(transaction, service);
     });

@@ -16,13 +16,13 @@ import { Departures } from './departures.js';
 import { HouseholdActions, readRole, requireProof, type Caller, type LockedHousehold } from './household-actions.js';
 import { toHouseholdEvent } from './household-audit-events.js';
 
-const MAX_MEMBERS = 100;
+export const MAX_MEMBERS = 100;
 const MAX_HOUSEHOLDS_OF_USER = 32;
 /**
  * Limits operators too, because each answer about an access token lists all households of its user, and a header of 100
  * ids still fits into the buffer of a gateway (4 KB at nginx).
  */
-const MAX_HOUSEHOLDS = 100;
+export const MAX_HOUSEHOLDS = 100;
 
 export interface Member {
   readonly id: string;

@@ -12,9 +12,11 @@ import { AuditLog } from '../audit/audit-log.js';
 import { addDays } from '../../foundation/common/clock.js';
 import { parseNewEmail } from '../../foundation/common/fields.js';
 import { createId, isId, isStandardId } from '../../foundation/common/ids.js';
+import { parseJson } from '../../foundation/common/json.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { MAX_BCRYPT_COST } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
+import { MAX_HOUSEHOLDS, MAX_MEMBERS } from '../households/members.service.js';
 import { ForeignHashError, formatPbkdf2, parseForeignHash } from '../passwords/foreign-hash.js';
 import { hasPassword, NO_PASSWORD, OWN_PREFIX, type PasswordHash } from '../passwords/password-hasher.js';
 
@@ -51,9 +53,8 @@ const MAX_HASH_LENGTH = 1_000;
 const EMAIL_REASON = 'email must be an address that registration accepts';
 const HASH_REASON = 'password_hash must be text, or a credential of Keycloak';
 
-const MAX_HOUSEHOLDS = 100;
 const HOUSEHOLDS_REASON =
-  'households must be a list of at most 100 {id, name, role}, with a UUID, and the role admin or member';
+  `households must be a list of at most ${MAX_HOUSEHOLDS} {id, name, role}, with a UUID, and the role admin or member`;
 const membership = z.strictObject({
   id: z
     .string()
@@ -165,14 +166,6 @@ function parseFields(given: unknown): AccountLine {
   throw new RefusedLineError(isMissing ? `${String(field)} is missing` : issue.message, `${String(field)}_invalid`);
 }
 
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
-
 /** A line is a whole record, because no field of an account contains a line feed. */
 function splitCsvLine(text: string): string[] | undefined {
   try {
@@ -235,7 +228,7 @@ const INSERT_MEMBERSHIPS = `INSERT INTO household_members (household_id, user_id
   SELECT household_id, user_id, role, $4 FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS given(household_id, user_id, role)
   ON CONFLICT DO NOTHING`;
 const FIND_OVERFULL = `SELECT FROM household_members WHERE household_id = ANY ($1::uuid[])
-  GROUP BY household_id HAVING count(*) > 100 LIMIT 1`;
+  GROUP BY household_id HAVING count(*) > ${MAX_MEMBERS} LIMIT 1`;
 
 const FIND_NEW = `SELECT id, email, password_hash AS "passwordHash"
   FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS given(id, email, password_hash, line)
@@ -308,7 +301,7 @@ export class AccountTransfer {
     const columns = [members.map(({ userId }) => userId), members.map(({ role }) => role)];
     await transaction.query(INSERT_MEMBERSHIPS, [ids, ...columns, now]);
     if ((await transaction.query<unknown[]>(FIND_OVERFULL, [ids])).length > 0)
-      throw new RefusedLineError('a household would have more than 100 members', 'household_full');
+      throw new RefusedLineError(`a household would have more than ${MAX_MEMBERS} members`, 'household_full');
   }
 
   /** @returns the accounts that an import would add, given those of the earlier batches */

@@ -5,6 +5,7 @@
  * This file has the format, decision 43 the reasons; test/domain/audit/seals.spec.ts fails without it.
  */
 import { toUuid } from '../../../foundation/common/ids.js';
+import { parseJson } from '../../../foundation/common/json.js';
 import { computeDigest, computeMac, deriveKey, isSameDigest } from '../../../foundation/crypto/secret.js';
 
 /** What was committed at one moment. After a restore from a dump, transaction ids start again, in a new epoch. */
@@ -141,11 +142,7 @@ export type SealKeys = ReadonlyMap<string, SealKey>;
 export type Query = <Row extends object>(text: string, values?: unknown[]) => Promise<Row[]>;
 
 export function parseContent({ content }: StoredSeal): SealContent | undefined {
-  try {
-    return JSON.parse(content) as SealContent;
-  } catch {
-    return undefined;
-  }
+  return parseJson(content) as SealContent | undefined;
 }
 
 export function encodeEntries(entries: readonly SealEntry[]): Buffer {

@@ -1,29 +1,26 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { toUserEvent } from '../../domain/audit/audit-events.js';
-import { AuditLog } from '../../domain/audit/audit-log.js';
 import { Outbox } from '../../domain/mail/outbox.js';
-import { Departures } from '../../domain/households/departures.js';
 import { NewPasswords } from '../../domain/passwords/new-passwords.js';
 import type { VerifiedUser } from '../../domain/passwords/password-verifier.js';
 import { Propagation } from '../../domain/revocation/propagation.js';
 import { Reauthentication, type OwnProof } from '../../domain/second-factors/reauthentication.js';
 import type { UseProof } from '../../domain/second-factors/second-factors.service.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
-import { setPassword, deleteAccount } from '../../domain/users/user-lifecycle.js';
+import { setPassword } from '../../domain/users/user-lifecycle.js';
 import type { OwnCall } from '../../foundation/access/actor.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 
+/** A user who knows the password changes it. Every other session ends. */
 @Injectable()
-export class AccountService {
+export class PasswordChange {
   constructor(
     private readonly dataSource: DataSource,
     private readonly reauthentication: Reauthentication,
     private readonly passwords: NewPasswords,
     private readonly sessions: SessionsService,
-    private readonly departures: Departures,
     private readonly propagation: Propagation,
-    private readonly audit: AuditLog,
     private readonly outbox: Outbox,
     private readonly clock: ComparedClock,
   ) {}
@@ -49,21 +46,5 @@ export class AccountService {
     };
     // A refused call waits too, because an earlier try of the same call may have changed the password.
     await this.propagation.propagateAfter(() => this.reauthentication.authorizeAction(call, proof, change));
-  }
-
-  async deleteAccount(call: OwnCall, proof: OwnProof): Promise<void> {
-    const remove = (verified: VerifiedUser, useProof: UseProof): Promise<void> =>
-      this.departures.deleteWithMemberships(verified.id, async (transaction, memberships) => {
-        const { id } = verified;
-        await useProof(transaction);
-        for (const { id: householdId, role } of memberships)
-          if (role === 'admin') await this.departures.refuseLastAdmin(transaction, householdId, id);
-        await this.departures.endMemberships(transaction, id, memberships, call.actor);
-        const count = await this.sessions.deleteSessions(transaction, id);
-        await deleteAccount(transaction, verified);
-        const details = { ended_sessions: count };
-        await this.audit.record(transaction, toUserEvent('user.deleted', call.actor, id, { details }));
-      });
-    await this.propagation.propagateAfter(() => this.reauthentication.authorizeAction(call, proof, remove));
   }
 }
