@@ -47,7 +47,7 @@ function describeUsage({ code, message }: CommanderError): string {
 // Words for errors of the operating system and of PostgreSQL, each with the next step.
 
 /** An error for people, with a stable code for scripts. */
-export interface Failure {
+interface Failure {
   readonly code: string;
   readonly message: string;
 }

@@ -22,7 +22,7 @@ interface Schema {
   readonly $ref?: string;
 }
 
-export interface Property {
+interface Property {
   readonly name: string;
   readonly label: string;
   readonly isRequired: boolean;

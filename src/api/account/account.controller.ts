@@ -19,10 +19,8 @@ import { SessionsService } from '../../domain/tokens/sessions.service.js';
 import { type Session } from '../../domain/tokens/session.entity.js';
 import { AccountDeletion } from './account-deletion.js';
 import { PasswordChange } from './password-change.js';
-import { FreshFactorFields } from './second-factor.dto.js';
+import { CURRENT_PASSWORD, FreshFactorFields } from './second-factor.dto.js';
 import { SessionFields } from './session.dto.js';
-
-const CURRENT_PASSWORD = { description: 'The password of the account. A wrong one counts like a failed login.' };
 
 class ChangePasswordRequest extends FreshFactorFields {
   @PasswordField(CURRENT_PASSWORD) current_password!: string;

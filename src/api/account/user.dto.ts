@@ -1,6 +1,7 @@
 import { ApiProperty } from '@nestjs/swagger';
 import type { Account } from '../../domain/users/users.service.js';
 import {
+  EMAIL,
   EmailField,
   ID,
   IfSent,
@@ -9,7 +10,6 @@ import {
   NewEmailField,
   PasswordField,
 } from '../../foundation/common/fields.js';
-import { EXAMPLES } from '../../foundation/common/names.js';
 
 export class RegistrationRequest {
   @NewEmailField() email!: string;
@@ -29,7 +29,7 @@ export class CredentialsRequest {
 
 export class UserResponse {
   @ApiProperty(ID) id!: string;
-  @ApiProperty({ type: String, format: 'email', example: EXAMPLES.email }) email!: string;
+  @ApiProperty(EMAIL) email!: string;
   @ApiProperty({ example: true }) is_active!: boolean;
   @ApiProperty(MOMENT) created_at!: string;
   @ApiProperty(MOMENT) updated_at!: string;

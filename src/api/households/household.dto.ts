@@ -6,7 +6,9 @@ import type { InvitationView } from '../../domain/households/invitations.service
 import type { Member } from '../../domain/households/members.service.js';
 import { CODE_STATES, type CodeState } from '../../domain/keys/one-time-codes.js';
 import {
+  EMAIL,
   HOUSEHOLD_ID,
+  HOUSEHOLD_ROLE,
   ID,
   LabelField,
   MOMENT,
@@ -16,13 +18,11 @@ import {
 } from '../../foundation/common/fields.js';
 import { EXAMPLES, HOUSEHOLD_ROLES, type HouseholdRole } from '../../foundation/common/names.js';
 import { createPageResponse } from '../../foundation/http/page.dto.js';
-import { FreshFactorFields } from '../account/second-factor.dto.js';
-
-const ROLE = { enum: HOUSEHOLD_ROLES, enumName: 'HouseholdRole', example: 'member' } as const;
+import { CURRENT_PASSWORD, FreshFactorFields } from '../account/second-factor.dto.js';
 
 export function RoleField(): PropertyDecorator {
   return applyDecorators(
-    ApiProperty(ROLE),
+    ApiProperty(HOUSEHOLD_ROLE),
     IsIn(HOUSEHOLD_ROLES, { message: `must be one of ${HOUSEHOLD_ROLES.join(', ')}` }),
   );
 }
@@ -33,10 +33,7 @@ export class HouseholdNameRequest {
 
 /** Reauthentication of the caller, for actions for which a stolen access token must not suffice. */
 export class ProvenRequest extends FreshFactorFields {
-  @PasswordField(
-    { description: 'The password of the account. A wrong one counts like a failed login.' },
-    { optional: true },
-  )
+  @PasswordField(CURRENT_PASSWORD, { optional: true })
   password?: string;
 }
 
@@ -59,7 +56,7 @@ export class HouseholdFields {
 }
 
 export class HouseholdResponse extends HouseholdFields {
-  @ApiProperty({ ...ROLE, description: 'of the caller', example: 'admin' }) role!: HouseholdRole;
+  @ApiProperty({ ...HOUSEHOLD_ROLE, description: 'of the caller', example: 'admin' }) role!: HouseholdRole;
 
   static from(household: OwnHousehold): HouseholdResponse {
     return { ...HouseholdFields.toFields(household), role: household.role };
@@ -70,8 +67,8 @@ export class HouseholdPageResponse extends createPageResponse(HouseholdResponse)
 
 export class HouseholdMemberResponse {
   @ApiProperty(ID) id!: string;
-  @ApiProperty({ type: String, format: 'email', example: EXAMPLES.email }) email!: string;
-  @ApiProperty(ROLE) role!: HouseholdRole;
+  @ApiProperty(EMAIL) email!: string;
+  @ApiProperty(HOUSEHOLD_ROLE) role!: HouseholdRole;
   @ApiProperty({ ...MOMENT, description: 'when the person joined' }) since!: string;
 
   static from({ id, email, role, since }: Member): HouseholdMemberResponse {

@@ -1,10 +1,10 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { HOUSEHOLD_ID, type Presence } from '../../foundation/common/fields.js';
-import { HOUSEHOLD_ROLES, type HouseholdRole } from '../../foundation/common/names.js';
+import { HOUSEHOLD_ID, HOUSEHOLD_ROLE, type Presence } from '../../foundation/common/fields.js';
+import type { HouseholdRole } from '../../foundation/common/names.js';
 
 export class HouseholdOfUser {
   @ApiProperty(HOUSEHOLD_ID) id!: string;
-  @ApiProperty({ enum: HOUSEHOLD_ROLES, enumName: 'HouseholdRole', example: 'admin' }) role!: HouseholdRole;
+  @ApiProperty({ ...HOUSEHOLD_ROLE, example: 'admin' }) role!: HouseholdRole;
 }
 
 export function HouseholdsField({ optional = false }: Presence = {}): PropertyDecorator {

@@ -3,14 +3,14 @@ import { ApiProperty } from '@nestjs/swagger';
 import { HouseholdsService } from '../../domain/households/households.service.js';
 import { MembersService, type Member } from '../../domain/households/members.service.js';
 import { InternalController, RequireApp } from '../../foundation/access/route-decorators.js';
-import { ID } from '../../foundation/common/fields.js';
-import { HOUSEHOLD_ROLES, type HouseholdRole } from '../../foundation/common/names.js';
+import { HOUSEHOLD_ROLE, ID } from '../../foundation/common/fields.js';
+import type { HouseholdRole } from '../../foundation/common/names.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
 import { problems } from '../../foundation/problems/problems.js';
 
 class MemberOfHouseholdResponse {
   @ApiProperty(ID) id!: string;
-  @ApiProperty({ enum: HOUSEHOLD_ROLES, enumName: 'HouseholdRole', example: 'member' }) role!: HouseholdRole;
+  @ApiProperty(HOUSEHOLD_ROLE) role!: HouseholdRole;
 
   static from({ id, role }: Member): MemberOfHouseholdResponse {
     return { id, role };

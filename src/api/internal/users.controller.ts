@@ -2,8 +2,7 @@ import { Body, Post } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
 import { UsersService, type Account } from '../../domain/users/users.service.js';
 import { InternalController, RequireApp } from '../../foundation/access/route-decorators.js';
-import { ID, UuidListField } from '../../foundation/common/fields.js';
-import { EXAMPLES } from '../../foundation/common/names.js';
+import { EMAIL, ID, UuidListField } from '../../foundation/common/fields.js';
 
 const MAX_IDS = 100;
 
@@ -13,7 +12,7 @@ class LookUpUsersRequest {
 
 class FoundUserResponse {
   @ApiProperty(ID) id!: string;
-  @ApiProperty({ type: String, format: 'email', example: EXAMPLES.email }) email!: string;
+  @ApiProperty(EMAIL) email!: string;
   @ApiProperty({ example: true }) is_active!: boolean;
 
   static from({ id, email, isActive }: Account): FoundUserResponse {

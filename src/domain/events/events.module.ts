@@ -5,8 +5,7 @@ import { EventLag } from './event-lag.js';
 import { EventWaits } from './event-waits.js';
 import { SubscriptionsService } from './subscriptions.service.js';
 
-@Module({
-  providers: [EventCopy, EventFeed, EventLag, EventWaits, SubscriptionsService],
-  exports: [EventCopy, EventFeed, EventLag, EventWaits, SubscriptionsService],
-})
+const SERVICES = [EventCopy, EventFeed, EventLag, EventWaits, SubscriptionsService];
+
+@Module({ providers: SERVICES, exports: SERVICES })
 export class EventsModule {}

@@ -10,9 +10,11 @@ import { User } from './user.entity.js';
 import { MailModule } from '../mail/mail.module.js';
 import { PasswordsModule } from '../passwords/passwords.module.js';
 
+const SERVICES = [UsersService, UserChanges, Registration, UniformRegistration, OneTimeTokens];
+
 @Module({
   imports: [HouseholdsModule, MailModule, PasswordsModule, TokensModule, TypeOrmModule.forFeature([User])],
-  providers: [UsersService, UserChanges, Registration, UniformRegistration, OneTimeTokens],
-  exports: [UsersService, UserChanges, Registration, UniformRegistration, OneTimeTokens],
+  providers: SERVICES,
+  exports: SERVICES,
 })
 export class UsersModule {}

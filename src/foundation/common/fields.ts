@@ -23,6 +23,7 @@ import {
 import {
   EXAMPLES,
   APP_SCOPE_FORMAT,
+  HOUSEHOLD_ROLES,
   OPERATOR_NAME_FORMAT,
   type NameKind,
   isRestriction,
@@ -45,6 +46,8 @@ export const NEW_PASSWORD = {
 
 export const ID = { type: String, format: 'uuid', example: EXAMPLES.id } as const;
 export const HOUSEHOLD_ID = { ...ID, example: EXAMPLES.householdId } as const;
+export const HOUSEHOLD_ROLE = { enum: HOUSEHOLD_ROLES, enumName: 'HouseholdRole', example: 'member' } as const;
+export const EMAIL = { type: String, format: 'email', example: EXAMPLES.email } as const;
 export const NULLABLE_TEXT = { type: String, nullable: true } as const;
 export const MOMENT = { type: String, format: 'date-time', example: EXAMPLES.moment } as const;
 export const NULLABLE_MOMENT = { ...MOMENT, nullable: true, example: null } as const;

@@ -26,6 +26,12 @@ export function toNetworks(address: string | null | undefined): Networks {
   return [`${groups.slice(0, 4).join(':')}::/64`, `${groups.slice(0, 3).join(':')}::/48`];
 }
 
+/** @param host as in a URL, where an IPv6 address may have brackets */
+export function isLoopback(host: string): boolean {
+  const address = host.replace(/^\[|\]$/g, '');
+  return address === 'localhost' || address === '::1' || (isIP(address) === 4 && address.startsWith('127.'));
+}
+
 /** The eight groups, without leading zeros. */
 function parseGroups(address: string): string[] {
   // The URL parser normalizes every notation to the one of RFC 5952.

@@ -1,5 +1,5 @@
-import { isIP } from 'node:net';
 import * as z from 'zod';
+import { isLoopback } from '../common/network.js';
 import { accepted, isHttpUrl, parsed } from './variable-kinds.js';
 
 // DATABASE_URL: the driver ignores unknown parameters silently, and lets others override settings of this service. So
@@ -95,7 +95,6 @@ const URL_DETAIL = 'must be smtp(s)://user:password@host:port, with ?tls=require
 const SENDER_DETAIL = 'must be an address, or a name and an address: Example <accounts@example.org>';
 const ADDRESS = /^[^\s"<>(),:;@\\]{1,64}@[A-Za-z0-9.-]{1,190}$/;
 const NAME = /^[^\p{Cc}\p{Cf}"<>\\]{1,100}$/u;
-const LOCALHOST_NAMES = new Set(['localhost', 'localhost.']);
 
 export interface MailServer {
   readonly host: string;
@@ -110,11 +109,6 @@ export interface MailSender {
   readonly address: string;
 }
 
-function isLoopback(host: string): boolean {
-  if (LOCALHOST_NAMES.has(host)) return true;
-  return (isIP(host) === 4 && host.startsWith('127.')) || host === '::1';
-}
-
 function parseMailUrl(text: string): MailServer | undefined {
   if (!URL.canParse(text)) return undefined;
   const { protocol, hostname, port, username, password, pathname, hash, searchParams } = new URL(text);
@@ -127,7 +121,7 @@ function parseMailUrl(text: string): MailServer | undefined {
   if (parameter && !(parameter[0] === 'tls' && ['required', 'off'].includes(parameter[1]))) return undefined;
   if (scheme.isTlsFromStart && parameter?.[1] === 'off') return undefined;
   if ((user === '') !== (secret === '')) return undefined;
-  const isPlain = parameter ? parameter[1] === 'off' : isLoopback(host);
+  const isPlain = parameter ? parameter[1] === 'off' : host === 'localhost.' || isLoopback(host);
   return {
     host,
     port: port === '' ? scheme.port : Number(port),

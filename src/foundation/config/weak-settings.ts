@@ -1,4 +1,4 @@
-import { isIP } from 'node:net';
+import { isLoopback } from '../common/network.js';
 import type { Environment } from './environment.js';
 
 /** A setting that is allowed, and that production should not have. */
@@ -57,9 +57,4 @@ function isPlainDatabase(text: string): boolean {
 
 function isPlainHttp(text: string | undefined): boolean {
   return text !== undefined && text.startsWith('http:') && !isLoopback(new URL(text).hostname);
-}
-
-export function isLoopback(host: string): boolean {
-  const address = host.replace(/^\[|\]$/g, '');
-  return address === 'localhost' || address === '::1' || (isIP(address) === 4 && address.startsWith('127.'));
 }

@@ -13,7 +13,7 @@ export class StandbyError extends Error {
 }
 
 /** Sessions that a pooler shares lose prepared statements, advisory locks and LISTEN. */
-export class SharedSessionsError extends Error {
+class SharedSessionsError extends Error {
   override readonly name = 'SharedSessionsError';
 
   constructor() {

@@ -13,9 +13,9 @@ import { DOORS } from '../access/principals.js';
 import { SCOPE_HEADER, TARGET_HEADER, type GatewayDoor } from '../access/route-declarations.js';
 import { API_PREFIX, isAlias, type KnownPath, type Route, type RouteTable } from '../access/route-table.js';
 import { getRequestId } from '../common/ids.js';
+import { isLoopback } from '../common/network.js';
 import type { Environment } from '../config/environment.js';
 import { DEV_MARK } from '../config/variable-kinds.js';
-import { isLoopback } from '../config/weak-settings.js';
 import { ProblemException, formExpected, problems, refuseField } from '../problems/problems.js';
 
 /** Limits the names in a body and the parameters of a query. The largest request of this service has five. */
