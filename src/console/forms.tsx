@@ -58,16 +58,15 @@ export function FormError({ refused, fields }: { refused: RefusedForm; fields: r
   );
 }
 
-interface FiltersProps {
+interface QueryProps {
   readonly action: string;
   readonly fields: readonly FieldProps[];
   readonly query: Readonly<Record<string, string | undefined>>;
   readonly refused?: RefusedForm | undefined;
-  readonly submit?: string;
 }
 
 /** The filters of a list stand in its address, so that an operator can bookmark and send it. */
-export function Filters({ action, fields, query, refused, submit = 'Show' }: FiltersProps): VNode {
+export function Filters({ action, fields, query, refused, submit = 'Show' }: QueryProps & { submit?: string }): VNode {
   return (
     <>
       {refused && <FormError refused={refused} fields={fields} />}
@@ -83,16 +82,12 @@ export function Filters({ action, fields, query, refused, submit = 'Show' }: Fil
 }
 
 /** Keeps the order of a list when its filters change. */
-function Order({ query: { sort } }: Pick<FiltersProps, 'query'>): VNode | null {
+function Order({ query: { sort } }: Pick<QueryProps, 'query'>): VNode | null {
   return sort === undefined ? null : <input type="hidden" name="sort" value={sort} />;
 }
 
-interface SearchProps {
+interface SearchProps extends QueryProps {
   readonly session: ConsoleSession;
-  readonly action: string;
-  readonly fields: readonly FieldProps[];
-  readonly query: Readonly<Record<string, string | undefined>>;
-  readonly refused?: RefusedForm | undefined;
 }
 
 /** Filters that are sent as a form, because an address keeps what is typed into it (ASVS 14.2.1). */
