@@ -9,9 +9,7 @@ const MAX_CODE_LENGTH = 64;
 const MAX_CHALLENGE_LENGTH = 200;
 
 /** Documents the {@link PasswordField} of a call that asks for the password again. */
-export const CURRENT_PASSWORD = {
-  description: 'The password of the account. A wrong one counts like a failed login.',
-};
+export const CURRENT_PASSWORD = { description: 'The password of the account. A wrong one counts like a failed login.' };
 
 export function ChallengeField(description: string): PropertyDecorator {
   return TextField(MAX_CHALLENGE_LENGTH, { description, example: 'AQGT…' });

@@ -53,8 +53,7 @@ const MAX_HASH_LENGTH = 1_000;
 const EMAIL_REASON = 'email must be an address that registration accepts';
 const HASH_REASON = 'password_hash must be text, or a credential of Keycloak';
 
-const HOUSEHOLDS_REASON =
-  `households must be a list of at most ${MAX_HOUSEHOLDS} {id, name, role}, with a UUID, and the role admin or member`;
+const HOUSEHOLDS_REASON = `households must be a list of at most ${MAX_HOUSEHOLDS} {id, name, role}, with a UUID, and the role admin or member`;
 const membership = z.strictObject({
   id: z
     .string()
