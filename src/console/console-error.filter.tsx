@@ -33,6 +33,7 @@ export class ConsoleErrorFilter extends ProblemFilter {
   }
 
   protected override send(problem: Problem, occurrence: Occurrence, request: Request, response: Response): void {
+    this.setHeaders(problem, occurrence, response);
     const { errors = [], members = {} } = occurrence;
     const { consoleSession: session, claimedForm: form, keptForm }: Request = request;
     const scopes = problem === problems.missingScope ? (members as { scopes?: string[] }).scopes : undefined;

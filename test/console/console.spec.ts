@@ -90,7 +90,8 @@ describe('/console', () => {
     const { key } = await app.operator(['read']);
     const browser = await Browser.logIn(app, key);
     for (let login = 1; login < 60; login++) await browser.sendKey(key).expect(303);
-    await new Browser(app).send('/console/login', { key }).expect(429);
+    const { headers } = await new Browser(app).send('/console/login', { key }).expect(429);
+    expect(headers['retry-after']).toMatch(/^[1-9]\d*$/);
     expect(app.log.events('admin.key.throttled')).toMatchObject([{ reason: 'console-login' }]);
     await browser.get('/console').expect(200);
     await Browser.logIn(app, (await app.operator(['read'])).key);

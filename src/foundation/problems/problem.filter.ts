@@ -52,8 +52,7 @@ export class ProblemFilter implements ExceptionFilter {
 
   protected send(problem: Problem, occurrence: Occurrence, request: Request, response: Response): void {
     if (problem.challenge) response.setHeader('WWW-Authenticate', problem.challenge);
-    if (problem.retryAfterSeconds) response.setHeader('Retry-After', problem.retryAfterSeconds);
-    for (const [name, value] of Object.entries(occurrence.headers ?? {})) response.setHeader(name, value);
+    this.setHeaders(problem, occurrence, response);
     const body = { ...toProblemBody(problem, getRequestId(request), occurrence.errors), ...occurrence.members };
     const text = JSON.stringify(body);
     response.statusCode = problem.status;
@@ -61,6 +60,11 @@ export class ProblemFilter implements ExceptionFilter {
     response.setHeader('Content-Length', Buffer.byteLength(text));
     // Sent together with the other responses of one round of reads, as in LinkedExpressAdapter (decision 35).
     setImmediate(() => response.end(text));
+  }
+
+  protected setHeaders({ retryAfterSeconds }: Problem, { headers = {} }: Occurrence, response: Response): void {
+    if (retryAfterSeconds) response.setHeader('Retry-After', retryAfterSeconds);
+    for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
   }
 
   /** Leaves a note for the metrics and the request log, and logs the refusal as a security event. */
