@@ -6,6 +6,7 @@ import { serve } from '../../support/serve.js';
 import { ServiceProcess } from '../../support/service-process.js';
 import { ADMIN_KEY, VARIABLES } from '../../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../../support/test-database.js';
+import { IS_NIGHTLY } from '../../../tools/nightly.js';
 import { problems, toProblemType } from '../../../src/foundation/problems/problems.js';
 
 type Headers = Record<string, string>;
@@ -105,7 +106,10 @@ describe.each(['console', 'logging service'])('a canary, while the log goes to t
     const document = JSON.parse((await send('GET', '/docs-json', {})).body) as OpenAPIObject;
     const fields = everyField(document);
     const answers: Answer[] = [];
-    for (const [template, item] of Object.entries(document.paths)) {
+    // What is logged does not depend on the destination, so only one of them gets it for every path.
+    const isSample = destination !== 'console' && !IS_NIGHTLY;
+    const paths = Object.entries(document.paths).filter((_, index) => !isSample || index % 4 === 0);
+    for (const [template, item] of paths) {
       const path = `${template.replace(/\{\w+\}/g, encodeURIComponent(HOSTILE))}?${CANARY}=${CANARY}&limit=${CANARY}`;
       for (const method of Object.keys(item).map((name) => name.toUpperCase())) {
         answers.push(...(await Promise.all([...inEveryHeader(method, path), ...inEveryField(method, path, fields)])));
@@ -120,7 +124,7 @@ describe.each(['console', 'logging service'])('a canary, while the log goes to t
       { ...OPERATOR, 'content-encoding': CANARY },
     ])
       answers.push(await send('POST', '/api/v0/auth/login', headers, '{}'));
-    expect(answers.length).toBeGreaterThan(400);
+    expect(answers.length).toBeGreaterThan(isSample ? 200 : 800);
     // A gateway that does not name its service gets a 503, which is not a verdict.
     const isGateways = (body: string): boolean => body.includes(toProblemType(problems.gatewayMisconfigured));
     expect(answers.filter(({ status, body }) => status >= 500 && !isGateways(body))).toEqual([]);
