@@ -156,8 +156,8 @@ export function parsePlatformMap(text: string, path: string, ownUrl?: string): P
   if (parsed.success) return { services: toServices(parsed.data, ownUrl) };
   // Bounded, because each mistake costs a search for its line.
   const mistakes = parsed.error.issues
-    .slice(0, MAX_MISTAKES + 1)
     .flatMap(toMistakes)
+    .slice(0, MAX_MISTAKES + 1)
     .map(({ path: at, message }) => ({
       line: lines.linePos(findOffset(document, at)).line,
       message: at.length > 0 ? `${at.join('.')}: ${message}` : message,
