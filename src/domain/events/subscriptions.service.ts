@@ -16,7 +16,8 @@ const MAX_COUNTED = 1_000;
 const unread = (
   columns: string,
   limit: number | string,
-): string => `SELECT found.* FROM unnest(subscribed.types) AS wanted (type)
+  types = 'subscribed.types',
+): string => `SELECT found.* FROM unnest(${types}) AS wanted (type)
   CROSS JOIN LATERAL (SELECT ${columns} FROM events
     WHERE (events.type, events.seal, events.number) > (wanted.type, subscribed.seal, subscribed.number)
       AND events.type <= wanted.type
@@ -24,16 +25,19 @@ const unread = (
 /** The oldest unread event of the subscription `subscribed`. */
 export const OLDEST_UNREAD = `${unread('events.*', 1)} ORDER BY found.seal, found.number LIMIT 1`;
 
+const DELETIONS = `CASE WHEN 'user.deleted' = ANY (subscribed.types) THEN '{user.deleted}'::text[] END`;
+
 const READ = `SELECT service, types, created_at AS "createdAt", polled_at AS "polledAt",
     origin IS DISTINCT FROM (${ORIGIN}) AS "needsReset",
     (SELECT count(*)::integer FROM (${unread('events.type', MAX_COUNTED)}) AS counted) AS unread,
-    (SELECT count(*)::integer FROM (${unread('events.type', MAX_COUNTED)}) AS counted WHERE type = 'user.deleted')
-      AS "unreadDeletions",
-    (SELECT min(time) FROM (${unread('events.type, events.time', 1)}) AS counted WHERE type = 'user.deleted')
-      AS "oldestDeletionAt",
+    (SELECT count(*)::integer FROM (${unread('events.type', MAX_COUNTED, DELETIONS)}) AS counted) AS "unreadDeletions",
     (SELECT jsonb_build_object('id', id, 'type', type, 'time', time, 'subject', subject) FROM (${OLDEST_UNREAD}) AS first)
       AS oldest
   FROM event_subscriptions AS subscribed`;
+const LIST_UNREAD_DELETIONS = `SELECT service, counted.* FROM event_subscriptions AS subscribed CROSS JOIN LATERAL (
+    SELECT count(*)::integer AS count, min(time) AS since
+    FROM (${unread('events.time', MAX_COUNTED, DELETIONS)}) AS deletion) AS counted
+  WHERE count > 0 ORDER BY service`;
 
 /** The position before the oldest events of the types: that of the last purge of one of them. */
 const BEGINNING = `SELECT seal::float8, number FROM (
@@ -79,8 +83,16 @@ export interface Subscription {
   readonly needsReset: boolean;
   readonly unread: number;
   readonly unreadDeletions: number;
-  readonly oldestDeletionAt: Date | null;
   readonly oldest: Omit<UnreadEvent, 'data'> | null;
+}
+
+/** The deletions of users that a service has not acknowledged. */
+export interface UnreadDeletions {
+  readonly service: string;
+  /** At most {@link MAX_COUNTED}. */
+  readonly count: number;
+  /** Time of the oldest one. */
+  readonly since: Date;
 }
 
 export interface UnreadEvent {
@@ -106,6 +118,11 @@ export class SubscriptionsService {
 
   async listSubscriptions(): Promise<Subscription[]> {
     return this.dataSource.query<Subscription[]>(`${READ} ORDER BY service`);
+  }
+
+  /** @returns those of each service that has any; the other counts of a subscription are not needed, and cost more */
+  async listUnreadDeletions(): Promise<UnreadDeletions[]> {
+    return this.dataSource.query<UnreadDeletions[]>(LIST_UNREAD_DELETIONS);
   }
 
   /** @throws {ProblemException} not_found */

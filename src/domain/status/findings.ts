@@ -8,7 +8,7 @@ import type { OperatorScope } from '../../foundation/common/names.js';
 import { UNUSED_DAYS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database } from '../../foundation/database/database.js';
-import { SubscriptionsService, type Subscription } from '../events/subscriptions.service.js';
+import { SubscriptionsService, type UnreadDeletions } from '../events/subscriptions.service.js';
 import { isLiveAt } from '../keys/key-record.js';
 import { BackgroundWork } from '../maintenance/background-work.js';
 import { IS_EXPIRING } from './expiring-keys.js';
@@ -163,8 +163,8 @@ export class Findings {
   }
 
   private async findUnreadDeletions(at: Date): Promise<Finding[]> {
-    const all = await this.subscriptions.listSubscriptions();
-    return all.flatMap((subscription) => toUnreadDeletions(subscription, at)).slice(0, MAX_PER_CHECK);
+    const all = await this.subscriptions.listUnreadDeletions();
+    return all.flatMap((deletions) => toUnreadDeletions(deletions, at)).slice(0, MAX_PER_CHECK);
   }
 
   private async findUnusedForUsers(at: Date): Promise<Finding[]> {
@@ -218,11 +218,11 @@ export class Findings {
   }
 }
 
-function toUnreadDeletions({ service, unreadDeletions, oldestDeletionAt }: Subscription, at: Date): Finding[] {
-  const days = oldestDeletionAt ? Math.floor((at.getTime() - oldestDeletionAt.getTime()) / DAY_MS) : 0;
+function toUnreadDeletions({ service, count, since }: UnreadDeletions, at: Date): Finding[] {
+  const days = Math.floor((at.getTime() - since.getTime()) / DAY_MS);
   if (days < 1) return [];
-  const [deletions, since] = [unreadDeletions === 1 ? 'deletion' : 'deletions', days === 1 ? 'a day' : `${days} days`];
-  const detail = `It has not read ${NUMBER_FORMAT.format(unreadDeletions)} ${deletions} of users for ${since}.`;
+  const [deletions, forDays] = [count === 1 ? 'deletion' : 'deletions', days === 1 ? 'a day' : `${days} days`];
+  const detail = `It has not read ${NUMBER_FORMAT.format(count)} ${deletions} of users for ${forDays}.`;
   const subject = { type: 'service', id: service, name: service } as const;
-  return [{ check: 'unread_deletions', severity: 'warning', subject, detail, since: oldestDeletionAt, until: null }];
+  return [{ check: 'unread_deletions', severity: 'warning', subject, detail, since, until: null }];
 }
