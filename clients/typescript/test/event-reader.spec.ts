@@ -51,6 +51,7 @@ class Reading {
       appId: '01985f4e-7c3a-7b52-9d1e-000000000c01',
       appKey: 'pa_app_own',
       serviceName: 'recipes',
+      maxEntries: 1,
       logger: { warn: (event) => void this.logged.push(event) },
     });
     const transport = { send: (request: ServiceRequest) => this.send(request), close: () => this.breakPoll() };

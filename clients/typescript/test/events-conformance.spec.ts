@@ -15,6 +15,7 @@ async function play({ answers, fails, until_ms: untilMs }: EventScenario) {
     appId: names.own_app_id!,
     appKey: names.own_app_key!,
     serviceName: 'recipes',
+    maxEntries: 1,
     logger: { warn: () => undefined },
   });
   const verifier = new VerifierCore(settings, simulation.createRuntime(service));
