@@ -25,6 +25,8 @@ export class ComparedClock implements OnApplicationBootstrap, OnApplicationShutd
   private databaseOffsetMs: number | undefined;
   /** By how much the last comparison may err. */
   private maxErrorMs = 0;
+  /** When the comparison that counts was sent. */
+  private sentAtMs = -Infinity;
   private timer: NodeJS.Timeout | undefined;
 
   constructor(
@@ -86,8 +88,10 @@ export class ComparedClock implements OnApplicationBootstrap, OnApplicationShutd
     const sentAtMs = this.clock.readMonotonicMs();
     const now = await this.databaseClock.now();
     const answeredAtMs = this.clock.readMonotonicMs();
-    // PostgreSQL's time belongs to an unknown moment of the round trip; its middle limits the error to half of it.
-    if (answeredAtMs - sentAtMs < MAX_ROUND_TRIP_MS) {
+    // PostgreSQL's time belongs to an unknown moment of the round trip; its middle limits the error to half of it. An
+    // answer that a later comparison has overtaken may be from before a jump of PostgreSQL's clock.
+    if (answeredAtMs - sentAtMs < MAX_ROUND_TRIP_MS && sentAtMs >= this.sentAtMs) {
+      this.sentAtMs = sentAtMs;
       this.databaseOffsetMs = now.getTime() - (sentAtMs + answeredAtMs) / 2;
       this.maxErrorMs = (answeredAtMs - sentAtMs) / 2 + TIMESTAMP_PRECISION_MS;
     }

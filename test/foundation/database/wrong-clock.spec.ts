@@ -168,4 +168,22 @@ describe('the comparison of clocks', () => {
   it('ignores an answer that took longer than 10 seconds, such as that of a process that was frozen meanwhile', async () => {
     expect(await compareWith({ seconds: 0 }, { seconds: 180 })).toBeUndefined();
   });
+
+  it('keeps the answer that was asked for last, whatever answer arrives last', async () => {
+    const clock = new TestClock();
+    const answers: ((now: Date) => void)[] = [];
+    const database = { now: () => new Promise<Date>((resolve) => answers.push(resolve)) } as unknown as DatabaseClock;
+    const compared = new ComparedClock(clock, database);
+    const before = clock.now();
+    const first = compared.compareClocks();
+    clock.advance({ seconds: 1 });
+    const second = compared.compareClocks();
+    const jumped = new Date(clock.now().getTime() + DAYS * 86_400_000);
+    answers[1]?.(jumped);
+    await second;
+    clock.advance({ seconds: 1 });
+    answers[0]?.(before);
+    await first;
+    expect(compared.skewSeconds).toBeCloseTo(-DAYS * 86_400, 0);
+  });
 });
