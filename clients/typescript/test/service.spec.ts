@@ -3,6 +3,7 @@ import { Home } from '../../../test/support/home.js';
 import { SECRET_KEY } from '../../../test/support/settings.js';
 import { TcpProxy } from '../../../tools/tcp-proxy.js';
 import { TestApp } from '../../../test/support/test-app.js';
+import { APP_KEYS, type AppKeys } from '../../../src/domain/app-credentials/app-credentials.service.js';
 import { problems, toProblemBody } from '../../../src/foundation/problems/problems.js';
 import { RefusedError } from '../src/errors.js';
 import { toSettings } from '../src/options.js';
@@ -177,6 +178,7 @@ describe('a verifier before the service', () => {
     expect(await principalOf(verify('recipes:read'))).toMatchObject({ caller: 'reader', scopes: ['recipes:read'] });
     expect(await verdictOf(verify('recipes:write'))).toBe('missing_scope');
     await eventually('the service knows the scope', async () => {
+      await app.nest.get<AppKeys>(APP_KEYS, { strict: false }).flushLastUsed();
       const { body } = await app.admin.get(`/app-credentials/${appId}`);
       const [use] = (body as { scope_uses: { last_used_at: string | null }[] }).scope_uses;
       return use?.last_used_at !== null;
