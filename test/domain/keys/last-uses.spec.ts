@@ -32,6 +32,20 @@ function after(...failures: (Error | undefined)[]) {
 }
 
 describe('the last uses', () => {
+  it('are written every 30 seconds', async () => {
+    const { uses, written } = after();
+    const timer = { unref: (): unknown => timer } as NodeJS.Timeout;
+    const timed = jest.spyOn(globalThis, 'setInterval').mockReturnValueOnce(timer);
+    uses.start();
+    const [write, ms] = timed.mock.calls[0]!;
+    timed.mockRestore();
+    expect(ms).toBe(30_000);
+    uses.addUse('a', { at: AT, service: null });
+    (write)();
+    await new Promise(setImmediate);
+    expect(written).toHaveLength(1);
+  });
+
   it('are written in batches of 1,000, ordered by id', async () => {
     const { uses, written } = after();
     const ids = Array.from({ length: 2_500 }, (_, index) => String(index).padStart(4, '0'));
