@@ -41,7 +41,7 @@ describe('the last uses', () => {
     timed.mockRestore();
     expect(ms).toBe(30_000);
     uses.addUse('a', { at: AT, service: null });
-    (write)();
+    write();
     await new Promise(setImmediate);
     expect(written).toHaveLength(1);
   });
