@@ -75,7 +75,7 @@ install_packages() {
   as_root apt-get update -qq -o Acquire::Retries=5 &&
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Acquire::Retries=5 $PACKAGES >/dev/null
   local status=$?
-  # Not every system that has the others has it, and chromium does the same with more CPU.
+  # Optional: without it the tests use chromium, which takes more CPU.
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium-headless-shell >/dev/null 2>&1
   # Debian starts what it installs, unless a policy forbids it. What ran before goes on.
   for server in ${new[@]+"${new[@]}"}; do as_root service "$server" stop >/dev/null 2>&1; done

@@ -39,9 +39,9 @@ await Cleanup.around(async (cleanup) => {
 
 /** The result of a scenario that could not run to its end. */
 function failure(scenario: Scenario, error: unknown): Result {
-  const errors: unknown[] = error instanceof AggregateError ? error.errors : [error];
+  const causes: readonly unknown[] = error instanceof AggregateError ? error.errors : [];
   return {
     scenario,
-    broken: errors.map((each) => (each instanceof Error ? (each.stack ?? each.message) : String(each))),
+    broken: [error, ...causes].map((each) => (each instanceof Error ? (each.stack ?? each.message) : String(each))),
   };
 }

@@ -103,7 +103,9 @@ describe('platform-auth apps and explain', () => {
     const { appId } = await app.service('recipes', 'taken-target');
     const said = await cli.fails('apps issue --caller recipes --target taken-target');
     expect(said).toMatch(/app_credential_exists, 409/);
-    expect(said).toContain(`\n  It is ${appId}. To get a new key: platform-auth apps rotate ${appId}\n`);
+    expect(said).toContain(
+      `\n  The live credential is ${appId}. To get a new key: platform-auth apps rotate ${appId}\n`,
+    );
   });
 
   it('restricts a credential to scopes, explains a missing one, and lifts the restriction', async () => {

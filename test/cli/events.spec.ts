@@ -121,8 +121,10 @@ describe('platform-auth events', () => {
         ],
       });
     }
-    const { code, stderr } = await ofDatabase.run('audit export --from-database --actor alice@example.org');
-    expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining('no e-mail address') });
+    for (const wrong of ['--actor alice@example.org', '--actor somebody', '--subject operator:grace']) {
+      const { code, stderr } = await ofDatabase.run(`audit export --from-database ${wrong}`);
+      expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining('and no e-mail address') });
+    }
   });
 
   it('audit takes the address of the service, as every command does', async () => {

@@ -48,7 +48,7 @@ function createDelegatedToken(claims: object): string {
 
 const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
 
-/** A verifier with an authentication service in memory: the real verdicts, without a network or a cache. */
+/** A verifier with an authentication service in memory: the real verdicts, without a network. */
 export class TestVerifier extends VerifierCore {
   private readonly service: MemoryService;
   private readonly serviceName: string;
@@ -57,7 +57,7 @@ export class TestVerifier extends VerifierCore {
   constructor({ serviceName = 'service-under-test', onVerdict }: TestVerifierOptions) {
     const service = new MemoryService(serviceName);
     const options = { url: 'http://auth.test', appId: randomUUID(), appKey: 'pa_app_test', serviceName, onVerdict };
-    // Few entries, because the caches of a service take the memory of all theirs at once: a tenth of a second for each test.
+    // Few, because a cache allocates all its entries when it is made: a tenth of a second for each test.
     super(toSettings({ ...options, maxEntries: 1_000, logger: { warn: () => undefined } }), {
       ...createSystemRuntime(),
       transport: service,

@@ -10,7 +10,7 @@ import { SessionsService } from '../../domain/tokens/sessions.service.js';
 import { deleteAccount } from '../../domain/users/user-lifecycle.js';
 import type { OwnCall } from '../../foundation/access/actor.js';
 
-/** A user deletes the own account, with its memberships and sessions. */
+/** Users delete their own accounts, with the memberships and sessions. */
 @Injectable()
 export class AccountDeletion {
   constructor(

@@ -16,6 +16,7 @@ import {
   parseMoment,
   UuidField,
 } from '../../foundation/common/fields.js';
+import { UUID_PATTERN } from '../../foundation/common/ids.js';
 import { EXAMPLES, OPERATOR_NAME_FORMAT, toCanonicalOperatorName } from '../../foundation/common/names.js';
 import {
   AUDIT_EVENT_NAMES,
@@ -24,15 +25,20 @@ import {
 } from '../../foundation/common/security-events.js';
 import { createPageResponse, getPageLimit, PageQuery } from '../../foundation/http/page.dto.js';
 
-const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';
 const OPERATOR = /^operator:(.+)$/;
-const ACTOR = `^(${UUID}|admin|open|cli|service|operator:${OPERATOR_NAME_FORMAT.schema.pattern.slice(1, -1)})$`;
-const SUBJECT = `^(${UUID}|unknown:[0-9a-f]{32})$`;
+export const ACTOR = {
+  pattern: `^(${UUID_PATTERN}|admin|open|cli|service|operator:${OPERATOR_NAME_FORMAT.schema.pattern.slice(1, -1)})$`,
+  message: 'must be a UUID, operator:<name>, admin, open, cli or service',
+};
+export const SUBJECT = {
+  pattern: `^(${UUID_PATTERN}|unknown:[0-9a-f]{32})$`,
+  message: 'must be a UUID, or unknown: and 32 hexadecimal digits',
+};
 
 class AuditEventsQuery extends PageQuery {
   @ApiPropertyOptional({
     type: String,
-    pattern: ACTOR,
+    pattern: ACTOR.pattern,
     maxLength: 'operator:'.length + OPERATOR_NAME_FORMAT.schema.maxLength,
     description:
       'id of a user, app credential, node or operator; operator:<name>; or the door of an actor without an id: admin ' +
@@ -40,18 +46,18 @@ class AuditEventsQuery extends PageQuery {
     example: 'admin',
   })
   @IfSent()
-  @Matches(new RegExp(ACTOR), { message: 'must be a UUID, operator:<name>, admin, open, cli or service' })
+  @Matches(new RegExp(ACTOR.pattern), ACTOR)
   actor?: string;
 
   @ApiPropertyOptional({
     type: String,
-    pattern: SUBJECT,
+    pattern: SUBJECT.pattern,
     maxLength: 40,
     description: 'id of the user, app credential, node or operator that the event is about, or unknown:… as in an item',
     example: EXAMPLES.id,
   })
   @IfSent()
-  @Matches(new RegExp(SUBJECT), { message: 'must be a UUID, or unknown: and 32 hexadecimal digits' })
+  @Matches(new RegExp(SUBJECT.pattern), SUBJECT)
   subject?: string;
 
   @UuidField(

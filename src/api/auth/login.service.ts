@@ -23,8 +23,8 @@ export class LoginService {
     private readonly passwords: PasswordVerifier,
     private readonly throttle: LoginThrottle,
     private readonly refusals: CountedRefusals,
-    private readonly factors: SecondFactorsService,
-    private readonly secondFactors: SecondFactorLogins,
+    private readonly secondFactors: SecondFactorsService,
+    private readonly factorLogins: SecondFactorLogins,
     private readonly enrolments: EnrolmentLogins,
     private readonly newSessions: NewSessions,
   ) {}
@@ -46,13 +46,13 @@ export class LoginService {
     };
     if (!verdict.valid) return refuse(verdict.reason, verdict.userId);
     const { user } = verdict;
-    if (this.factors.isVerificationMissing(user))
+    if (this.secondFactors.isVerificationMissing(user))
       return refuse('email_not_verified', user.id, problems.emailNotVerified);
-    if (user.hasSecondFactor) throw await this.secondFactors.createChallenge(user);
-    if (this.factors.isFactorRequired()) throw await this.enrolments.createChallenge(user);
+    if (user.hasSecondFactor) throw await this.factorLogins.createChallenge(user);
+    if (this.secondFactors.isFactorRequired()) throw await this.enrolments.createChallenge(user);
     const tokens = await this.newSessions.startSession({ owner: user, actor, amr: ['pwd'] });
     if (tokens) return tokens;
-    const challenge = await this.secondFactors.createChallengeIfAdded(user);
+    const challenge = await this.factorLogins.createChallengeIfAdded(user);
     if (challenge) throw challenge;
     return refuse('changed_meanwhile', user.id);
   }

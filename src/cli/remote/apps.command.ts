@@ -59,7 +59,7 @@ async function issueApp(
       .catch(() => []);
     // Another operator may have revoked it meanwhile.
     if (!live) throw error;
-    const next = `It is ${live.app_id}. To get a new key: platform-auth apps rotate ${live.app_id}`;
+    const next = `The live credential is ${live.app_id}. To get a new key: platform-auth apps rotate ${live.app_id}`;
     throw new CommandFailedError(`${error.message}\n  ${next}`, error.code);
   }
 }
@@ -83,7 +83,7 @@ export function addAppsCommands(root: Command): void {
       parseExpiry,
     )
     .answerKey(
-      async (client, options: Readonly<Record<string, string>>) => issueApp(client, options),
+      issueApp,
       (issued) => formatIssued(APPS, issued),
       (issued) => adviseOnLost(APPS, issued),
     );

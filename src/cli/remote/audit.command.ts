@@ -178,14 +178,13 @@ export function addAuditExportCommand(audit: Command): void {
     .option('-o, --output <file>', 'a new file, which only its owner may read (default: standard output)')
     .addHelpText(
       'after',
-      `\nWithout --limit, no event is left out. With --from-database, --actor and --subject take the id of a user, no e-mail address.\n${NEEDS_DATABASE}`,
+      `\nWithout --limit, no event is left out. With --from-database, --actor and --subject take no e-mail address.\n${NEEDS_DATABASE}`,
     )
     .action(async ({ fromDatabase, output }: ExportOptions, command: Command) => {
       const { actor, subject, event, since, until, limit } = command.optsWithGlobals<Query & { limit: number }>();
       const max = audit.getOptionValueSource('limit') === 'cli' ? limit : Infinity;
       const query = { actor, subject, event, since, until };
-      if (fromDatabase && [actor, subject].some((who) => who?.includes('@')))
-        command.error('error: with --from-database, --actor and --subject take the id of a user, no e-mail address');
+      if (fromDatabase) await refuseInvalid(command, query);
       const exported = await writeExport(output, async (writeLines) =>
         fromDatabase ? readDatabase(query, max, writeLines) : readService(command, query, max, writeLines),
       );
@@ -208,6 +207,17 @@ async function resolveUserIds(client: AdminClient, { actor, subject, ...query }:
     actor: actor && (await findUserId(client, actor)),
     subject: subject && (await findUserId(client, subject)),
   };
+}
+
+/** Validates what the route does not see. */
+async function refuseInvalid(command: Command, { actor, subject }: Query): Promise<void> {
+  const { ACTOR, SUBJECT } = await import('../../api/admin/audit-events.admin.controller.js');
+  const refuse = (option: string, text: string | undefined, { pattern, message }: typeof ACTOR): void => {
+    if (text !== undefined && !new RegExp(pattern).test(text))
+      command.error(`error: with --from-database, ${option} ${message}, and no e-mail address`);
+  };
+  refuse('--actor', actor, ACTOR);
+  refuse('--subject', subject, SUBJECT);
 }
 
 async function readDatabase(query: Query, max: number, writeLines: WriteLines): Promise<void> {

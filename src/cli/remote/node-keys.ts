@@ -32,8 +32,8 @@ export async function issueNode(client: AdminClient, newNode: NewNode): Promise<
 
 /**
  * Looks for the household before a call that makes it: the service makes each household that a node or an enrolment
- * names (docs/decisions/0054), also one whose id is mistyped. A failed look-up is not reported, because the call fails
- * alike.
+ * names (docs/decisions/0054), also one whose id is mistyped. A failed look-up is not reported, because the call that
+ * follows reports the same failure.
  * @returns what to say after the call; undefined when the household exists
  */
 export async function findNewHousehold(client: AdminClient, id: string): Promise<string | undefined> {

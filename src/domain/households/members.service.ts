@@ -22,7 +22,7 @@ const MAX_HOUSEHOLDS_OF_USER = 32;
  * Limits operators too, because each answer about an access token lists all households of its user, and a header of 100
  * ids still fits into the buffer of a gateway (4 KB at nginx).
  */
-export const MAX_HOUSEHOLDS = 100;
+export const MAX_HOUSEHOLDS_BY_OPERATOR = 100;
 
 export interface Member {
   readonly id: string;
@@ -59,7 +59,7 @@ export async function refuseTooManyHouseholds(
   { byOperator }: { byOperator: boolean },
 ): Promise<void> {
   const [found] = await transaction.query<{ count: number }[]>(COUNT_HOUSEHOLDS, [userId]);
-  if (found && found.count >= (byOperator ? MAX_HOUSEHOLDS : MAX_HOUSEHOLDS_OF_USER))
+  if (found && found.count >= (byOperator ? MAX_HOUSEHOLDS_BY_OPERATOR : MAX_HOUSEHOLDS_OF_USER))
     throw new ProblemException(problems.tooManyHouseholds);
 }
 

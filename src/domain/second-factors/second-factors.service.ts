@@ -117,7 +117,7 @@ export class SecondFactorsService {
     return this.database.row<UserWithFactors>(READ_USER, [userId]);
   }
 
-  /** Whether SECOND_FACTOR_REQUIRED demands a factor of every user now. */
+  /** Whether SECOND_FACTOR_REQUIRED demands a factor of every user now. @throws {WrongClockError} */
   isFactorRequired(): boolean {
     return isSecondFactorRequired(this.environment, this.clock.trustedNow());
   }

@@ -16,7 +16,7 @@ import { parseJson } from '../../foundation/common/json.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { MAX_BCRYPT_COST } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
-import { MAX_HOUSEHOLDS, MAX_MEMBERS } from '../households/members.service.js';
+import { MAX_HOUSEHOLDS_BY_OPERATOR, MAX_MEMBERS } from '../households/members.service.js';
 import { ForeignHashError, formatPbkdf2, parseForeignHash } from '../passwords/foreign-hash.js';
 import { hasPassword, NO_PASSWORD, OWN_PREFIX, type PasswordHash } from '../passwords/password-hasher.js';
 
@@ -53,7 +53,8 @@ const MAX_HASH_LENGTH = 1_000;
 const EMAIL_REASON = 'email must be an address that registration accepts';
 const HASH_REASON = 'password_hash must be text, or a credential of Keycloak';
 
-const HOUSEHOLDS_REASON = `households must be a list of at most ${MAX_HOUSEHOLDS} {id, name, role}, with a UUID, and the role admin or member`;
+const ID_REASON = 'id must be a UUID of RFC 9562';
+const HOUSEHOLDS_REASON = `households must be a list of at most ${MAX_HOUSEHOLDS_BY_OPERATOR} {id, name, role}, with a UUID, and the role admin or member`;
 const membership = z.strictObject({
   id: z
     .string()
@@ -69,7 +70,7 @@ const keycloakSecret = z.object({ value: z.string(), salt: z.string() });
 const keycloakParameters = z.object({ hashIterations: z.number(), algorithm: z.string() });
 
 const accountLine = z.strictObject({
-  id: z.string('id must be a UUID').refine(isStandardId, 'id must be a UUID').optional(),
+  id: z.string(ID_REASON).refine(isStandardId, ID_REASON).optional(),
   email: z.string(EMAIL_REASON).transform((text, context) => {
     const email = parseNewEmail(text);
     if (email === undefined) context.addIssue(EMAIL_REASON);
@@ -90,7 +91,7 @@ const accountLine = z.strictObject({
     .transform((given, context) => {
       const { data } = z
         .array(membership)
-        .max(MAX_HOUSEHOLDS)
+        .max(MAX_HOUSEHOLDS_BY_OPERATOR)
         .safeParse(given ?? []);
       if (!data) context.addIssue(HOUSEHOLDS_REASON);
       return data ?? z.NEVER;

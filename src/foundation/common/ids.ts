@@ -13,10 +13,11 @@ export function createRandomId(): string {
 }
 
 /** Of any version and variant, as PostgreSQL stores it: the id of a household may come from elsewhere (decision 12). */
-const ANY_UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+export const UUID_PATTERN = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';
+const UUID = new RegExp(`^${UUID_PATTERN}$`);
 
 export function isId(text: string): boolean {
-  return ANY_UUID.test(text);
+  return UUID.test(text);
 }
 
 /** Whether the id of a user can be written as bytes (RFC 9562 §4), as challenges and passkeys do. */
