@@ -124,6 +124,9 @@ export class MailWorker implements OnModuleDestroy {
 
   private async claimWhileDue(): Promise<void> {
     try {
+      // By a wrong clock mails are too old, and given up.
+      await this.clock.compareClocks();
+      if (this.clock.isWrong) return;
       do {
         this.isFillDue = false;
         for (let request = await this.claimNext(); request; request = await this.claimNext()) this.openSlot(request);

@@ -178,6 +178,19 @@ describe('a mail in the outbox', () => {
     expect(await app.database.query('SELECT * FROM one_time_tokens ORDER BY digest')).toEqual(tokens);
   });
 
+  it('waits while the clocks of this replica and of PostgreSQL differ, and is neither sent nor given up', async () => {
+    const { email } = await app.user();
+    const days = 2;
+    app.clock.drift({ days });
+    await request(app, email);
+    await app.database.query(`UPDATE mail_requests SET requested_at = now() - interval '2 days'`);
+    await workOff(app);
+    expect(await app.database.query('SELECT attempts FROM mail_requests')).toEqual([{ attempts: 0 }]);
+    app.clock.drift({ days: -days });
+    await app.database.query('UPDATE mail_requests SET requested_at = now()');
+    expect(await receiveToken(app, server, email)).toBeDefined();
+  });
+
   it('is purged when no service sends mail any more', async () => {
     await app.database.query(
       `INSERT INTO mail_requests (id, kind, recipient, requested_at, next_attempt_at)
