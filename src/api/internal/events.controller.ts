@@ -132,8 +132,8 @@ export class EventsController {
     const { after, consumer, limit, wait_seconds: waitSeconds } = body;
     const verifyAgain = () => this.doors.authenticate('app', request, { isFresh: true });
     const isAbandoned = () => request.socket.destroyed;
-    const asked = { service, consumer, after, limit, waitSeconds };
-    const poll = { ...asked, actor: toActor(request), verifyAgain, isAbandoned };
+    const actor = toActor(request);
+    const poll = { service, consumer, after, limit, waitSeconds, actor, verifyAgain, isAbandoned };
     return EventsResponse.from(await this.feed.readEvents(poll));
   }
 }

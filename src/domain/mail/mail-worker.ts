@@ -124,7 +124,7 @@ export class MailWorker implements OnModuleDestroy {
 
   private async claimWhileDue(): Promise<void> {
     try {
-      // By a wrong clock mails are too old, and given up.
+      // While the clocks differ, mails wait: one that only looks too old would be given up.
       await this.clock.compareClocks();
       if (this.clock.isWrong) return;
       do {
