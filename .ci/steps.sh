@@ -103,7 +103,6 @@ repeat_failed() {
       step $command
     elif [ "$command" = 'npm test' ]; then
       step npm run lint
-      step npm run typecheck
       step npm run test:jest -- --maxWorkers=1 $files
     else
       step $command -- --maxWorkers=1 $files

@@ -45,7 +45,7 @@ export class LogWatch {
     if (shows(line, SECRET) || shows(line, LABEL)) return 'a canary is in the log';
     if (ISSUED.test(line)) return 'a token, key or hash is in the log';
     if (this.secrets.some((secret) => line.includes(secret))) return 'a secret of the configuration is in the log';
-    // eslint-disable-next-line no-control-regex
+    // oxlint-disable-next-line no-control-regex
     if (/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/.test(line)) return 'a control character is in the log';
     return isJsonObject(line) ? undefined : 'a line of the log is not a JSON object';
   }

@@ -47,6 +47,10 @@ describe('src/', () => {
     expect(filesWith(/^export (\*|\{[^}]*\}) from /m)).toEqual([]);
   });
 
+  it('has no enum, because a union of literals names the values', () => {
+    expect(filesWith(/^\s*(export )?(declare )?(const )?enum\s/m)).toEqual([]);
+  });
+
   it('exports services from its modules, never repositories', () => {
     expect(filesWith(/exports:[^\]]*TypeOrmModule/s)).toEqual([]);
   });

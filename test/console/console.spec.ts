@@ -405,7 +405,7 @@ describe('/console', () => {
       ['operators', 'IssueOperatorRequest'],
     ])('for a new one of %s asks for each field that its route takes', async (path, name) => {
       const { components } = (await app.get('/docs-json').expect(200)).body as OpenAPIObject;
-      const { properties = {} } = components?.schemas?.[name] as { properties?: object };
+      const { properties = {} } = (components?.schemas?.[name] ?? {}) as { properties?: object };
       const { text } = await browser.get(`/console/${path}/new`).expect(200);
       const fields = [...text.matchAll(/ id="field-(\w+)"/g)].map(([, field]) => field);
       expect(fields.sort()).toEqual(Object.keys(properties).sort());

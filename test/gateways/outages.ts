@@ -20,7 +20,11 @@ export async function checkOutages(gateway: Gateway, world: World): Promise<void
   };
   await checks.run(`${name}: answers 503 while the service is stopped, and recovers`, async () => {
     await network.close();
-    await expectOutage().finally(() => network.open());
+    try {
+      await expectOutage();
+    } finally {
+      await network.open();
+    }
     await expectRecovery(gateway, world);
   });
   await checks.run(`${name}: answers 503 while the service hangs, and recovers`, async () => {
@@ -30,7 +34,11 @@ export async function checkOutages(gateway: Gateway, world: World): Promise<void
   });
   await checks.run(`${name}: answers 503 while the database of the service is away, and recovers`, async () => {
     await postgres.stop('immediate');
-    await expectOutage().finally(() => postgres.startAgain());
+    try {
+      await expectOutage();
+    } finally {
+      await postgres.startAgain();
+    }
     await eventually('the service is healthy', () => isHealthy(service.url));
     await expectRecovery(gateway, world);
   });

@@ -14,7 +14,7 @@ export async function withWrappedQueries<Result>(
   const wrapped = wrap(function (sql, values) {
     return this(sql, values);
   });
-  // eslint-disable-next-line @typescript-eslint/unbound-method -- called with its source below
+  // oxlint-disable-next-line typescript/unbound-method -- called with its source below
   const { query } = DataSource.prototype;
   const ofSource = jest.spyOn(DataSource.prototype, 'query');
   ofSource.mockImplementation(function (this: DataSource, sql, values, runner) {

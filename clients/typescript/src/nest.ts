@@ -169,7 +169,7 @@ function isOfFastify(request: IncomingMessage | FastifyRequest): request is Fast
 function setHeaders(response: HttpResponse, headers: Readonly<Record<string, string>>): void {
   const { 'Content-Type': mediaType, ...others } = headers;
   const set = (name: string, value = ''): unknown =>
-    (response.header ?? response.setHeader)?.call(response, name, value);
+    response.header ? response.header(name, value) : response.setHeader?.(name, value);
   for (const [name, value] of Object.entries(others)) set(name, value);
   const writeHead = response.writeHead?.bind(response);
   if (!writeHead) {

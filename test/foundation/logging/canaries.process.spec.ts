@@ -146,7 +146,7 @@ describe.each(['console', 'logging service'])('a canary, while the log goes to t
     for (const line of service.lines.filter(Boolean))
       expect(JSON.parse(line)).toMatchObject({ service: 'platform-auth', msg: expect.any(String) });
     for (const line of lines) expect(line).toMatch(/^\{.*\}$/);
-    // eslint-disable-next-line no-control-regex
+    // oxlint-disable-next-line no-control-regex
     expect(lines.join('')).not.toMatch(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/);
     expect(log).not.toContain('forged');
   });
