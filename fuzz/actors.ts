@@ -10,7 +10,15 @@ const RETRY_INTERVAL_MS = 50;
 const SYMBOL = /\{\{(\w+)\}\}/g;
 
 export type CredentialKind =
-  'user' | 'session' | 'home' | 'node' | 'app' | 'enrolment' | 'operator' | 'named_operator' | 'page';
+  | 'user'
+  | 'session'
+  | 'home'
+  | 'node'
+  | 'app'
+  | 'enrolment'
+  | 'operator'
+  | 'named_operator'
+  | 'page';
 
 /** Live values by the names of their symbols. */
 type Values = Readonly<Record<string, string>>;

@@ -8,7 +8,9 @@ export type Encoding = 'gzip' | 'deflate' | 'br';
 
 /** Text, bytes that are not valid text, or a small body that decompresses to megabytes. */
 export type GeneratedBody =
-  { readonly text: string } | { readonly hex: string } | { readonly encoding: Encoding; readonly megabytes: number };
+  | { readonly text: string }
+  | { readonly hex: string }
+  | { readonly encoding: Encoding; readonly megabytes: number };
 
 /** Maps a field or a path parameter of an operation to the symbol of a live value. */
 export type SymbolOf = (field: string) => string | undefined;

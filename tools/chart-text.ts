@@ -2,7 +2,7 @@
 // `config` in values.schema.json, from the service's schema.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { format } from 'prettier';
+import { format } from 'oxfmt';
 import { isMap, isScalar, parseDocument, type YAMLMap } from 'yaml';
 import { z } from 'zod';
 import { VARIABLE_TYPES } from '../src/foundation/config/variables.js';
@@ -43,7 +43,7 @@ async function nameVariables(schema: string): Promise<string> {
   parsed.properties.config.properties = Object.fromEntries(
     forms.filter(([name]) => !SET_BY_CHART.includes(name)).map(([name, form]) => [name, toValueForm(form)]),
   );
-  return format(JSON.stringify(parsed), { parser: 'json', printWidth: 120 });
+  return (await format('values.schema.json', JSON.stringify(parsed), { printWidth: 120 })).code;
 }
 
 /** A variable is text, but YAML may read its value as a number or a boolean. */

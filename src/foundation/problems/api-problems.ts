@@ -101,7 +101,8 @@ function describeResponse(status: number, codes: string[]): MethodDecorator {
   const examples = Object.fromEntries(codes.map((code) => [code, { $ref: `#/components/examples/${code}` }]));
   return (target, key, descriptor) => {
     const other = Reflect.getMetadata(OTHER_FORM_OF_ROUTE, descriptor.value as object) as
-      { readonly schema: Schema; readonly statuses: readonly number[] } | undefined;
+      | { readonly schema: Schema; readonly statuses: readonly number[] }
+      | undefined;
     // Tools that know no order of preference take the first.
     const content = {
       ...(other?.statuses.includes(status) && {

@@ -42,7 +42,7 @@ export class Authenticator {
     this.privateKey = rsaBits ? generateRsaKey(rsaBits) : generateKeyPair().privateKey;
     const jwk = createPublicKey(this.privateKey).export({ format: 'jwk' });
     const [first, second] = (rsaBits ? [jwk.n, jwk.e] : [jwk.x, jwk.y]).map((part) => Buffer.from(part!, 'base64url'));
-    const head: [number, number][] = rsaBits ? [[1, 3], [3, -257]] : [[1, 2], [3, -7], [-1, 1]]; // prettier-ignore
+    const head: [number, number][] = rsaBits ? [[1, 3], [3, -257]] : [[1, 2], [3, -7], [-1, 1]]; // oxfmt-ignore
     const parts = rsaBits ? [-1, -2] : [-2, -3];
     this.publicKey = cbor(new Map<number, number | Buffer>([...head, [parts[0]!, first!], [parts[1]!, second!]]));
   }
@@ -53,7 +53,7 @@ export class Authenticator {
     const credential = Buffer.concat([Buffer.alloc(16), Buffer.from([0, this.id.length]), this.id, this.publicKey]);
     const authData = Buffer.concat([this.describe(HAS_CREDENTIAL), credential]);
     const fmt = statement.size > 0 ? 'packed' : 'none';
-    const attestation = new Map<string, unknown>([['fmt', fmt], ['attStmt', statement], ['authData', authData]]); // prettier-ignore
+    const attestation = new Map<string, unknown>([['fmt', fmt], ['attStmt', statement], ['authData', authData]]); // oxfmt-ignore
     return this.toJson({
       clientDataJSON: this.describeClient('webauthn.create', options.challenge).toString('base64url'),
       attestationObject: cbor(attestation as Map<string, Buffer>).toString('base64url'),

@@ -100,7 +100,7 @@ describe('/api/v0/users/me/passkeys', () => {
 
   it('refuses certificates of the authenticator, whose revocation would be looked up on the network', async () => {
     const owner = await FactorOwner.of(app);
-    const statement = new Map<string, unknown>([['alg', -7], ['sig', Buffer.alloc(70)], ['x5c', Buffer.alloc(9)]]); // prettier-ignore
+    const statement = new Map<string, unknown>([['alg', -7], ['sig', Buffer.alloc(70)], ['x5c', Buffer.alloc(9)]]); // oxfmt-ignore
     expectInvalid(await owner.offers(new Authenticator().create(await owner.creationOptions(), statement)), '/passkey');
   });
 

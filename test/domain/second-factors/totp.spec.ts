@@ -126,7 +126,7 @@ describe('POST /api/v0/users/me/totp', () => {
     const owner = await FactorOwner.withTotp(app);
     const code = prove(owner);
     expectProblem(await owner.post('/totp/remove', { password: 'wrong', code }), problems.wrongPassword);
-    expectProblem(await owner.post('/totp/remove', { password: PASSWORD, code: owner.wrongCode() }), problems.wrongSecondFactor); // prettier-ignore
+    expectProblem(await owner.post('/totp/remove', { password: PASSWORD, code: owner.wrongCode() }), problems.wrongSecondFactor); // oxfmt-ignore
     await owner.post('/totp/remove', { password: PASSWORD, code }).expect(204);
     await app.login(owner.user.email).expect(200);
     expectProblem(await owner.get('/totp'), problems.notFound);
