@@ -4,13 +4,18 @@ Reads {"documents": [{"name", "document"}], "crds": [path]} from standard input,
 {"versions": [version], "problems": [text]}. Unknown fields are problems.
 """
 
+import functools
 import json
 import sys
 
 import jsonschema
 import kubernetes_validate
 import yaml
-from kubernetes_validate.utils import all_versions
+from kubernetes_validate import utils
+
+# The package reads all definitions of a version, and the names of all versions, again for each document.
+utils.schema_contents = functools.cache(utils.schema_contents)
+utils.all_versions = functools.cache(utils.all_versions)
 
 
 def forbid_unknown_fields(schema):
@@ -56,7 +61,7 @@ def list_problems(document, crds, versions):
 def main():
     given = json.load(sys.stdin)
     crds = read_crds(given["crds"])
-    known = {tuple(map(int, version.split(".")[:2])): version for version in all_versions()}
+    known = {tuple(map(int, version.split(".")[:2])): version for version in utils.all_versions()}
     versions = [known[key] for key in sorted(known)[-2:]]
     problems = [
         f"{item['name']}: {problem}"
