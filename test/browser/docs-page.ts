@@ -130,7 +130,9 @@ async function fitInto(page: Page, block: Locator, door: string): Promise<void> 
   const isWide = page.viewportSize()?.width === WIDE.width;
   for (const size of isWide ? [WIDE, NARROW] : [NARROW, WIDE]) {
     await page.setViewportSize(size);
-    const [width = 0, visible = 0] = await page.evaluate<number[]>('[document.documentElement.scrollWidth, innerWidth]');
+    const [width = 0, visible = 0] = await page.evaluate<number[]>(
+      '[document.documentElement.scrollWidth, innerWidth]',
+    );
     checks.note(`it fits into ${visible} pixels`, width <= visible && visible === size.width, width);
     if (takesPictures) await block.screenshot({ path: join(PICTURES, `answer-${door}-${visible}.png`) });
   }
