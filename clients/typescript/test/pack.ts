@@ -203,7 +203,7 @@ async function tryPack(folder: string): Promise<void> {
       `await import('@platform-auth/verifier/fastify'); await import('@platform-auth/verifier/nest');`,
     ),
   );
-  await checks.run('has strict types, and compiles the example of the README', async () => {
+  await checks.run('has strict types, and compiles the example of the README', () => {
     writeFileSync(join(folder, 'consumer.ts'), CONSUMER);
     writeFileSync(join(folder, 'nest-consumer.ts'), NEST_CONSUMER);
     const flags = ['--strict', '--exactOptionalPropertyTypes', '--noEmit', '--target', 'es2022', '--types', 'node'];
