@@ -50,6 +50,38 @@ beside() {
   for pid in "${pids[@]}"; do wait "$pid" || echo '0 1' >>"$work/counts"; done
 }
 
+# Runs functions and npm scripts in a number of lanes. A lane that is free takes the next one, so the lanes end at about the same
+# time when the longest stand first.
+in_lanes() {
+  local lanes=$1 i pid pids=()
+  shift
+  printf '%s\n' "$@" >"$work/waiting"
+  for ((i = 0; i < lanes; i++)); do
+    run_waiting &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid" || echo '0 1' >>"$work/counts"; done
+}
+
+# The work of a lane. A function or script that ends early is a failure.
+run_waiting() {
+  local name
+  while name=$(take_waiting); do
+    if declare -F "$name" >/dev/null; then
+      (lane=$name n=0 m=$(declare -f "$name" | grep -cE '^ +step ') && "$name")
+    else
+      (lane=$name n=0 m=1 && step npm run "$name")
+    fi || echo '0 1' >>"$work/counts"
+  done
+}
+
+take_waiting() {
+  (
+    flock 9
+    head -n 1 "$work/waiting" | grep . && sed -i 1d "$work/waiting"
+  ) 9>"$work/taken"
+}
+
 # Programs that the steps need, and the packages of Debian that have them.
 PROGRAMS="buildah runc chromium curl haproxy faketime openssl pgbouncer prometheus promtool ps nginx caddy etcd patroni unshare setpriv"
 PACKAGES="buildah runc chromium curl haproxy faketime openssl pgbouncer procps prometheus nginx-light caddy python3-venv etcd-server patroni postgresql util-linux"

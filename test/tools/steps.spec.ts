@@ -55,4 +55,23 @@ describe('.ci/steps.sh', () => {
     expect(lines.filter((line) => line.startsWith('flaky: '))).toHaveLength(1);
     expect(lines.at(-1)).toBe('16 passed, 1 failed, 1 skipped');
   });
+
+  it('gives a lane that is free the next function or script, each once, and counts one that ends early as a failure', () => {
+    const path = (name: string): string => join(folder, name);
+    const script = `. ${fromRoot('.ci/steps.sh')}
+npm() { bash "${folder}/$2"; }
+two() {
+  step bash ${path('good')}
+  step bash ${path('good')}
+}
+early() {
+  step bash ${path('good')}
+  exit 1
+}
+in_lanes 2 two good early bad good
+finish || true`;
+    const lines = execFileSync('bash', ['-c', script], { encoding: 'utf8' }).trimEnd().split('\n');
+    expect(lines.filter((line) => line.includes(': step '))).toHaveLength(6);
+    expect(lines.at(-1)).toBe('20 passed, 2 failed, 0 skipped');
+  });
 });
