@@ -5,8 +5,7 @@ import { useTestDatabase, type TestDatabase } from '../support/test-database.js'
 import { fromRoot } from '../support/from-root.js';
 
 const ROOT = fromRoot('.');
-/** A process for each migration. */
-const SCENARIO_MS = 600_000;
+const SCENARIO_MS = 240_000;
 
 describe('the migration commands', () => {
   const database = useTestDatabase({ isEmpty: true });
@@ -36,8 +35,10 @@ describe('the migration commands', () => {
       expect(await listTables(database)).toEqual(tables);
       await command('run');
       expect(await database.query('SELECT 1 FROM migrations')).toHaveLength(all.length);
-      for (let reverted = 0; reverted < all.length; reverted += 1) await command('revert');
-      expect(await listTables(database)).toEqual([]);
+      // Of all migrations, test/foundation/database/migrations.spec.ts reverts each.
+      await command('revert');
+      expect(await database.query('SELECT 1 FROM migrations')).toHaveLength(all.length - 1);
+      expect(await listTables(database)).not.toEqual(tables);
       await command('run');
       expect(await listTables(database)).toEqual(tables);
     },
