@@ -40,8 +40,7 @@ describe.each([
       body: JSON.stringify({ email: 'alice@example.org', password: PASSWORD }),
     });
 
-  const call = async (service: ServiceProcess, path: 'register' | 'login'): Promise<number> =>
-    (await post(service, path)).status;
+  const call = async (...request: Parameters<typeof post>): Promise<number> => (await post(...request)).status;
 
   const logIn = async (service: ServiceProcess): Promise<string> => {
     const { access_token } = (await (await post(service, 'login')).json()) as { access_token: string };
@@ -54,7 +53,7 @@ describe.each([
   };
 
   it(
-    'creates its secrets once, keeps its data between starts, and leaves no process running',
+    'creates its secrets once, keeps its data between starts until it is deleted, and leaves no process running',
     async () => {
       const first = await start();
       const made = folder.environmentFile;
@@ -63,6 +62,7 @@ describe.each([
       expect(made?.text).toMatch(/^ADMIN_API_KEY=\S{32,}$/m);
       expect(made?.text).toMatch(/^AUDIT_SEAL_KEY=\S{32,}$/m);
       await printed(first, 'Creating a PostgreSQL database');
+      await printed(first, folder.cluster);
       await printed(first, `${first.url}/docs`);
       for (const secret of made!.text.match(/(?<==)\S{32,}/g)!) expect(first.output).not.toContain(secret);
       expect(await call(first, 'register')).toBe(201);
@@ -76,17 +76,6 @@ describe.each([
       const serverOfSecond = folder.serverPid!;
       expect(await second.stop()).toBe(0);
       expectNothingLeft(serverOfSecond);
-    },
-    SCENARIO_MS,
-  );
-
-  it(
-    'prints the folder of its data, and starts with an empty database when it is deleted',
-    async () => {
-      const first = await start();
-      await printed(first, folder.cluster);
-      expect(await call(first, 'register')).toBe(201);
-      expect(await first.stop()).toBe(0);
       folder.deleteData();
       const anew = await start();
       expect(await call(anew, 'login')).toBe(401);
@@ -115,10 +104,15 @@ describe.each([
   );
 
   it(
-    'uses the server that a kill -9 left running, and stops it at the end',
+    'recovers every acknowledged write after a power cut, uses the server that a kill -9 left running, and stops it at the end',
     async () => {
+      const cut = await start();
+      expect(await call(cut, 'register')).toBe(201);
+      cut.kill('SIGKILL');
+      await cut.exited();
+      await folder.cutPower();
       const killed = await start();
-      expect(await call(killed, 'register')).toBe(201);
+      expect(await call(killed, 'login')).toBe(200);
       const server = folder.serverPid!;
       killed.kill('SIGKILL');
       await killed.exited();
@@ -128,22 +122,6 @@ describe.each([
       expect(await call(next, 'login')).toBe(200);
       expect(await next.stop()).toBe(0);
       expectNothingLeft(server);
-    },
-    SCENARIO_MS,
-  );
-
-  it(
-    'recovers every acknowledged write after a power cut',
-    async () => {
-      const cut = await start();
-      expect(await call(cut, 'register')).toBe(201);
-      cut.kill('SIGKILL');
-      await cut.exited();
-      await folder.cutPower();
-      const next = await start();
-      expect(await call(next, 'login')).toBe(200);
-      expect(await next.stop()).toBe(0);
-      expect(folder.serverPid).toBeUndefined();
     },
     SCENARIO_MS,
   );
@@ -170,11 +148,12 @@ describe.each([
 describe('the embedded server of a folder', () => {
   let folder: FirstRunFolder;
 
-  beforeEach(() => {
+  // Once, because making a cluster takes seconds. Each test leaves its server stopped.
+  beforeAll(() => {
     folder = new FirstRunFolder();
   });
 
-  afterEach(() => folder.remove());
+  afterAll(() => folder.remove());
 
   const start = () =>
     EmbeddedPostgres.start({ folder: join(realpathSync(folder.path), '.data/postgres'), makePassword });
