@@ -13,6 +13,8 @@ mkdir "$work/failures"
 
 # The registry may be slow, or fail now and again.
 export npm_config_fetch_retries=5 npm_config_fetch_timeout=600000
+# With a larger heap the compiler of Go takes a quarter less CPU.
+export GOGC=400
 
 # Runs a step, and notes what it counted. A step that failed without counting is one failure.
 step() {
