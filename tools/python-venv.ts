@@ -15,13 +15,15 @@ interface Venv {
   readonly packages: readonly string[];
   /** Describes the packages: they are installed again when this text has changed. */
   readonly manifest: string;
+  /** Modules that the programs import: their bytecode is stored. pip would compile every module, which takes most of its CPU. */
+  readonly imports: readonly string[];
 }
 
 /**
  * @returns the Python of a virtual environment, which the interpreter that PYTHON names makes at the first use
  * @throws when there is no Python 3.11 with venv, or the packages cannot be installed
  */
-export function prepareVenv({ folder, packages, manifest }: Venv): string {
+export function prepareVenv({ folder, packages, manifest, imports }: Venv): string {
   const { PYTHON = 'python3' } = process.env;
   const interpreter = join(folder, process.platform === 'win32' ? 'Scripts/python.exe' : 'bin/python');
   // Written last, so that an interrupted installation is repeated.
@@ -30,7 +32,9 @@ export function prepareVenv({ folder, packages, manifest }: Venv): string {
   if (existsSync(interpreter) && existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) return interpreter;
   console.error(`Installing Python packages into ${relative('.', folder)}, only the first time …`);
   run(PYTHON, ['-m', 'venv', '--clear', folder]);
-  run(interpreter, ['-m', 'pip', 'install', '--quiet', ...packages]);
+  run(interpreter, ['-m', 'pip', 'install', '--quiet', '--no-compile', ...packages]);
+  // With -I Python ignores PYTHONDONTWRITEBYTECODE.
+  run(interpreter, ['-I', '-c', `import ${imports.join()}`]);
   writeFileSync(stamp, wanted);
   return interpreter;
 }

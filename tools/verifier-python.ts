@@ -5,6 +5,13 @@ import { prepareVenv } from './python-venv.js';
 
 const PROJECT = fileURLToPath(new URL('../../clients/python', import.meta.url));
 
+/** What the tests of clients/python import, and the services of examples/standard-libraries. */
+const IMPORTS = `
+  aiohttp.test_utils authlib.integrations.requests_client cryptography.hazmat.primitives.asymmetric.rsa
+  django.test fastapi flask.cli gevent.monkey gunicorn.app.wsgiapp gunicorn.workers.gthread httpx jsonschema jwt litestar.testing
+  mypy.main opentelemetry.sdk.metrics.export prometheus_client pytest requests uvicorn.main uvicorn_worker
+`;
+
 type VerifierPython = { readonly python: string } | { readonly obstacle: string };
 
 let found: VerifierPython | undefined;
@@ -29,5 +36,6 @@ function tryToPrepare(): VerifierPython {
  */
 export function prepareVerifierPython(): string {
   const manifest = readFileSync(join(PROJECT, 'pyproject.toml'), 'utf8');
-  return prepareVenv({ folder: join(PROJECT, '.venv'), packages: ['--editable', `${PROJECT}[test]`], manifest });
+  const packages = ['--editable', `${PROJECT}[test]`];
+  return prepareVenv({ folder: join(PROJECT, '.venv'), packages, manifest, imports: IMPORTS.trim().split(/\s+/) });
 }

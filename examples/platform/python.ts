@@ -10,8 +10,10 @@ const REQUIREMENTS = toPath(EXAMPLE, 'ocr/requirements.txt');
  */
 export function preparePython(): string {
   const packages = ['--requirement', REQUIREMENTS, '--editable', toPath('clients/python')];
+  const imports = ['fastapi', 'httpx', 'jwt', 'uvicorn.main'];
   try {
-    return prepareVenv({ folder: toPath(EXAMPLE, '.venv'), packages, manifest: readFileSync(REQUIREMENTS, 'utf8') });
+    const manifest = readFileSync(REQUIREMENTS, 'utf8');
+    return prepareVenv({ folder: toPath(EXAMPLE, '.venv'), packages, manifest, imports });
   } catch (error) {
     const cause = error instanceof Error ? error.message : String(error);
     throw new ExampleError(

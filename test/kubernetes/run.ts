@@ -116,6 +116,7 @@ async function checkSchemas(renders: ReadonlyMap<string, KubernetesObject[]>): P
     folder: resolve('node_modules/.cache/kubernetes-validate'),
     packages: [VALIDATOR],
     manifest: VALIDATOR,
+    imports: ['kubernetes_validate.utils', 'yaml'],
   });
   const validate = (documents: object[]): z.output<typeof validation> => {
     const crds = CRDS.map(([module, version, path]) => join(downloadGoModule(module, version), path));

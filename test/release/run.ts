@@ -156,7 +156,7 @@ async function tryPython(folder: string, release: string): Promise<void> {
   const python = join(folder, 'venv/bin/python');
   const runPip = (...words: string[]): string =>
     run(pip, ['-m', 'pip', '--quiet', '--python', python, ...words], folder);
-  const install = (...words: string[]): string => runPip('install', ...words);
+  const install = (...words: string[]): string => runPip('install', '--no-compile', ...words);
   const tryIt = (expected: string): void => {
     const found = run(python, ['-I', '-c', TRY_PYTHON], folder).trim();
     if (found !== expected) throw new Error(`${found} instead of ${expected}`);
