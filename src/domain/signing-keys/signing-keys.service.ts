@@ -129,7 +129,10 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
     }
   }
 
-  /** Lists the keys of the JWKS. While the database is unavailable, these are the keys that were read last. */
+  /**
+   * Lists the keys of the JWKS. While the database is unavailable, these are the keys that were read last.
+   * @throws {ProblemException} unavailable when this replica cannot decrypt one of them
+   */
   async listPublishedKeys(): Promise<KeyPair[]> {
     const view = this.recall() ?? (await this.readKeys().catch((error: unknown) => this.fallBack(error)));
     const { accessTokenAlgorithm } = this.environment;
@@ -215,9 +218,21 @@ class SigningKeyView {
     return this.rows.some((row) => row.kid === kid && row.state !== 'revoked') && !this.pairs.has(kid);
   }
 
+  /**
+   * A standard library refuses a token whose `kid` the JWKS does not have with 401, so no key is left out that this
+   * replica cannot decrypt. An erased key is: its tokens have expired.
+   * @throws {ProblemException} unavailable
+   */
   listSince(since: Date): KeyPair[] {
-    const shown = this.rows.filter(({ retired_at: retiredAt }) => retiredAt === null || retiredAt > since);
-    return shown.flatMap(({ kid }) => this.pairs.get(kid ?? '') ?? []);
+    const shown = this.rows.filter(
+      ({ state, encrypted_private_key: encrypted, retired_at: retiredAt }) =>
+        state !== 'revoked' && encrypted !== null && (retiredAt === null || retiredAt > since),
+    );
+    return shown.map(({ kid }) => {
+      const pair = this.pairs.get(kid ?? '');
+      if (!pair) throw new ProblemException(problems.unavailable);
+      return pair;
+    });
   }
 
   /** A key that was made or activated since then counts too, because it will sign soon. */

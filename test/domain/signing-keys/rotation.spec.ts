@@ -75,6 +75,9 @@ describe('a signing key', () => {
       `SELECT state, encrypted_private_key FROM signing_keys WHERE kid = '${kid}'`,
     );
     expect(stored).toEqual([{ state: 'retired', encrypted_private_key: null }]);
+    // Its ACCESS_TOKEN_EXPIRE_MINUTES is another, so it would still show the key.
+    const replica = await app.startReplica({ variables: { ACCESS_TOKEN_EXPIRE_MINUTES: '600' } });
+    expect(await listKids(replica)).toEqual(await listKids(app));
   });
 });
 

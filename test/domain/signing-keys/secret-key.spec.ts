@@ -6,7 +6,7 @@ import { TestClock } from '../../support/test-clock.js';
 import { createTestDatabase, type TestDatabase } from '../../support/test-database.js';
 import { useAppPerTest } from '../../support/use-app.js';
 import { FactorOwner } from '../second-factors/owner.js';
-import { ES256, kidOf, listKids, maintain, readJwks, verifyByJwks } from './support.js';
+import { ES256, kidOf, listKids, maintain, Operator, readJwks, verifyByJwks } from './support.js';
 
 const NEW_SECRET_KEY = 'test-signing-Qw7eRt5yUi3oPa9sDf1gHj6kLz8xCv2b';
 const NEW_MASTER_KEY = 'test-deriving-Qw7eRt5yUi3oPa9sDf1gHj6kLz8xCv2b';
@@ -52,6 +52,45 @@ describe('a rotation of MASTER_KEY under ES256', () => {
     for (const { encrypted_private_key } of rows)
       expect(encrypted_private_key.toString('hex')).not.toContain('2a8648ce3d0201');
     await app.stop();
+  });
+});
+
+describe('a replica that was not given the new MASTER_KEY, beside one that makes signing keys with it,', () => {
+  // Without a lease it reads the keys for each request.
+  const app = useAppPerTest({ variables: { ...ES256, REVOCATION_LEASE_MS: '0' } });
+  const expectUnavailable = async (): Promise<void> => {
+    const refused = await app.get('/.well-known/jwks.json');
+    expectProblem(refused, problems.unavailable);
+    expect(refused.headers['cache-control']).toBe('no-store');
+  };
+
+  it('answers 503, which no cache keeps, instead of a JWKS without a key, until that key is given up', async () => {
+    const alice = await app.user();
+    const rotated = await app.startReplica({ variables: ROTATED_MASTER_KEY });
+    const known = await listKids(app);
+    app.clock.advance({ minutes: 15 });
+    const operator = new Operator(rotated);
+    await operator.rotate();
+    await maintain(rotated);
+    const [unreadable, ...others] = (await listKids(rotated)).filter((kid) => !known.includes(kid));
+    expect(others).toEqual([]);
+    await expectUnavailable();
+    // It has the active key in memory.
+    await app.me((await alice.logsIn(app)).access_token).expect(200);
+    await operator.revoke(unreadable!);
+    expect((await listKids(app)).sort()).toEqual(known.sort());
+  });
+
+  it('answers 503 instead of the empty JWKS of HS256, to a token and to a login, when it can decrypt no key', async () => {
+    const alice = await app.user();
+    const rotated = await app.startReplica({ variables: ROTATED_MASTER_KEY });
+    for (const kid of await listKids(app)) await new Operator(rotated).revoke(kid);
+    await maintain(rotated);
+    const { access_token } = await alice.logsIn(rotated);
+    await verifyByJwks(rotated, access_token);
+    await expectUnavailable();
+    expectProblem(await app.me(access_token), problems.unavailable);
+    expectProblem(await app.login(alice.email), problems.unavailable);
   });
 });
 
