@@ -127,7 +127,8 @@ async function explainUser(client: AdminClient, user: string, address: string | 
 
 const UNKNOWN_USER = createReason(
   'unknown',
-  'No account has this id or e-mail address. `platform-auth users list` shows every account.',
+  'No account has this id or e-mail address. `platform-auth users list` shows every account, and ' +
+    '`platform-auth audit --subject <id>` what became of one that was deleted.',
 );
 
 function createReason(code: string, detail: string): Reason {

@@ -203,7 +203,7 @@ export const problems = {
     rotationUnfinished:
       'rotation_unfinished: The rotation is not finished. The key that the last rotation made is in use, and so ' +
       'may be the one before: a third would stop one of them. Install the new key everywhere and finish the ' +
-      'rotation, or rotate with overlap_hours 0.',
+      'rotation, or rotate with an overlap of 0 hours, which ends the others at once.',
     lastAdmin:
       'last_admin: The household would have no admin. The caller is the last active admin of a household with other ' +
       'members. Make another member admin first, or delete the household.',
