@@ -117,7 +117,7 @@ install_packages() {
 }
 
 # Runs again, alone, each step that failed; of Jest the files that failed, of chaos the scenarios. On two busy cores a wait may
-# end too early once, while a fault fails twice. Both runs are shown, and the second one counts. A step that passes then is
+# end too early once, while a fault fails twice. Both runs are shown; only the failures of the second one count. A step that passes then is
 # named as flaky in the last lines. .ci/nightly repeats nothing.
 repeat_failed() {
   local failure command files scenarios again remaining

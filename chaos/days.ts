@@ -45,7 +45,14 @@ const VARIABLES = {
 };
 const JOBS = ['audit_maintenance', 'key_maintenance', 'purge'];
 /** Lines of the log that no day may bring. */
-const FAULTS = ['internal_error', 'purge_failed', 'audit_job_failed', 'signing_keys_job_failed', 'audit_seal_failed'];
+const FAULTS = [
+  'internal_error',
+  'purge_failed',
+  'audit_job_failed',
+  'signing_keys_job_failed',
+  'audit_seal_failed',
+  'event_copy_failed',
+];
 
 /** Statements that find rows which ought not to be, by what they would mean. */
 const STRAYS = {

@@ -16,7 +16,7 @@ import { Log, NestLogger } from '../foundation/logging/log.js';
 import { MetricsServer } from '../foundation/metrics/metrics-server.js';
 import { ProblemFilter } from '../foundation/problems/problem.filter.js';
 import { serveDocs } from './docs/serve-docs.js';
-import { onStopSignal } from './start-report.js';
+import { onStopSignal } from './stop-signal.js';
 import type { StopTracing } from './tracing.js';
 import { EventWaits } from '../domain/events/event-waits.js';
 import { Readiness } from '../api/health/health-probe.js';

@@ -1,20 +1,14 @@
 // What a start tells the operator and systemd. Its log lines go to the console only, so that a failed start need not
 // wait for a delivery.
 import { execFile } from 'node:child_process';
-import leven from 'leven';
 import { StartTimeoutError, StartWatch } from '../foundation/common/start-watch.js';
-import {
-  InvalidEnvironmentError,
-  readProcessVariables,
-  toFileVariable,
-  type Environment,
-  type Variables,
-} from '../foundation/config/environment.js';
-import { FILE_VARIABLES, VARIABLE_TYPES } from '../foundation/config/variables.js';
+import { InvalidEnvironmentError, type Environment, type Variables } from '../foundation/config/environment.js';
 import { listWeakSettings } from '../foundation/config/weak-settings.js';
 import { isMasterKeyShared } from '../foundation/crypto/secret.js';
 import { toErrorFields, Log } from '../foundation/logging/log.js';
 import { isMailEnabled } from '../domain/mail/mail-transport.js';
+import { describeIgnoredVariables } from './ignored-variables.js';
+import { onStopSignal } from './stop-signal.js';
 
 const FILE_ERROR_CODES = new Set(['EACCES', 'EPERM', 'EROFS', 'EISDIR']);
 const SYSTEMD_PROGRAM = 'systemd-notify';
@@ -23,16 +17,6 @@ const SYSTEMD_TIMEOUT_MS = 5_000;
 /** The first worker of a fleet exited before it listened. That worker has printed the reason. */
 export class WorkerStartError extends Error {
   override readonly name = 'WorkerStartError';
-}
-
-/** Calls the listener at the first SIGTERM or SIGINT, and ignores later ones. */
-export function onStopSignal(listener: (signal: NodeJS.Signals) => void): void {
-  let isStopping = false;
-  const stop = (signal: NodeJS.Signals): void => {
-    if (!isStopping) listener(signal);
-    isStopping = true;
-  };
-  process.on('SIGTERM', stop).on('SIGINT', stop);
 }
 
 export function watchStart(environment: Environment): StartWatch {
@@ -106,33 +90,4 @@ export function reportToSystemd(environment: Environment): void {
 
 export function createConsoleLog(environment: Environment): Log {
   return new Log({ ...environment, loggingServiceUrl: undefined });
-}
-
-// Warns of variables that are set and do nothing, because their names are most likely misspelt.
-
-const KNOWN_VARIABLES = new Set([...Object.keys(VARIABLE_TYPES), ...FILE_VARIABLES.map(toFileVariable)]);
-/** Allows one edit for each five characters, at most two, because PORT and HOST resemble too many names of other programs. */
-const CHARACTERS_PER_EDIT = 5;
-const MAX_EDITS = 2;
-
-/** Other programs, and our command line, read these variables from the same `.env`. */
-const OF_OTHER_PROGRAMS = /^(AUTH_URL|PLATFORM_|OTEL_|NODE_|PG|POSTGRES_|COMPOSE_|DOCKER_)/;
-
-/** @param ofProcess the variables of all programs; those that only `variables` has come from our `.env` */
-export function describeIgnoredVariables(variables: Variables, ofProcess = readProcessVariables()): string | undefined {
-  const names = Object.keys(variables).filter((name) => variables[name] && !KNOWN_VARIABLES.has(name));
-  const reasons = names.flatMap((name) => {
-    const similar = findSimilar(name, variables);
-    if (similar !== undefined) return [`${name} is not known (${similar}?)`];
-    return ofProcess[name] || OF_OTHER_PROGRAMS.test(name) ? [] : [`${name} in .env is not known`];
-  });
-  return reasons.length === 0 ? undefined : reasons.join('; ');
-}
-
-/** @returns a variable of ours that is not set, and from which the name differs by a typing error */
-function findSimilar(name: string, variables: Variables): string | undefined {
-  return [...KNOWN_VARIABLES].find((known) => {
-    const edits = Math.min(MAX_EDITS, Math.floor(known.length / CHARACTERS_PER_EDIT));
-    return !variables[known] && leven(name.toUpperCase(), known) <= edits;
-  });
 }

@@ -11,7 +11,8 @@ import { Log } from '../foundation/logging/log.js';
 import { PREFIX } from '../foundation/metrics/metrics-registry.js';
 import { MetricsEndpoint } from '../foundation/metrics/metrics-server.js';
 import type { OpenPorts } from './serve-app.js';
-import { onStopSignal, WorkerStartError } from './start-report.js';
+import { WorkerStartError } from './start-report.js';
+import { onStopSignal } from './stop-signal.js';
 
 /** A worker that lived this long did not crash at its start, so the backoff begins anew. */
 const MIN_STABLE_MS = 60_000;

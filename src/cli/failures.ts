@@ -28,7 +28,10 @@ export function toFailure(error: unknown): Failure {
   if (error instanceof InvalidEnvironmentError)
     return { code: 'configuration_unusable', message: error.message + adviseOn(error) };
   if (error instanceof StartTimeoutError)
-    return { code: 'database_unreachable', message: `Gave up: ${error.message}.` };
+    return {
+      code: 'database_unreachable',
+      message: `Gave up: ${error.message}. Check DATABASE_URL and PostgreSQL, and run this again.`,
+    };
   const message = `Unexpected error: ${error instanceof Error ? error.message : String(error)}`;
   return describeSystemError(error) ?? { code: 'unexpected', message };
 }

@@ -254,7 +254,7 @@ export abstract class ResourcePages<
     refuseOutdated(request, resource.updated_at);
     keepForm(request, (refused) => this.renderAction(request, { id, action }, resource, refused));
     if (asksForName && readFields(request).name !== this.type.toName(resource))
-      refuseField('/name', 'is another one, so nothing was changed');
+      refuseField('/name', 'does not match, so nothing was changed: type it as the title of this page shows it');
     if (!isHarmless) await this.confirmations.requireProof(request);
     const result = await this.perform(request, id, action, resource);
     const next = typeof result === 'string' ? toAddress(result, { done: action }) : result;

@@ -242,7 +242,7 @@ describe('platform-auth apply', () => {
   it('revokes the keys of a stream whose reader has ended', async () => {
     const ended = await cli.runIntoClosedPipe(...words('--to', 'json', '--yes'));
     expect(ended).toMatchObject({ code: 1, stderr: expect.stringContaining('revoked again: ocr → auth.') as unknown });
-    expect(ended.stderr).toMatch(/^ocr could not be written: the reader of standard output has ended\.\n/m);
+    expect(ended.stderr).toMatch(/^ocr is not complete: the reader of standard output has ended\.\n/m);
     expect(await livePairs()).toEqual([]);
   });
 

@@ -112,7 +112,7 @@ describe('platform-auth init on a platform in use', () => {
     machine.changeMap(({ services }) => (services.auth!.calls = ['logging']));
     await migrate(machine.database.url);
     const barrier = await machine.barrierAt('auth', 'logging');
-    const failed = expect(machine.init()).rejects.toThrow(/auth\.env could not be written/);
+    const failed = expect(machine.init()).rejects.toThrow(/auth\.env is not complete/);
     await barrier.reached();
     machine.edit('auth', (text) => `${text}# edited meanwhile\n`);
     await barrier.remove();

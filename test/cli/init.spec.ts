@@ -322,7 +322,7 @@ describe('platform-auth init on a platform in use', () => {
     jest.spyOn(EnvFile.prototype, 'rehearseWrite').mockImplementationOnce(() => {
       throw Object.assign(new Error('EACCES'), { code: 'EACCES' });
     });
-    await expect(platform.init()).rejects.toThrow(/ocr\.env could not be written/);
+    await expect(platform.init()).rejects.toThrow(/ocr\.env is not complete/);
     expect(await keys()).toEqual(before);
   });
 
@@ -405,7 +405,7 @@ describe('platform-auth init before its first run', () => {
     await migrate(platform.database.url);
     const barrier = await platform.barrierAt('recipes', 'ocr');
     const failed = expect(platform.init()).rejects.toThrow(
-      /recipes\.env could not be written: .* is a directory\.\n.*revoked again: recipes → auth, recipes → ocr/,
+      /recipes\.env is not complete: .* is a directory\.\n.*revoked again: recipes → auth, recipes → ocr/,
     );
     await barrier.reached();
     mkdirSync(platform.path('recipes'));

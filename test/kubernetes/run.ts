@@ -9,7 +9,7 @@ import { basename, join, resolve } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { parseEnvironment, readSecretFiles } from '../../src/foundation/config/environment.js';
-import { describeIgnoredVariables } from '../../src/bootstrap/start-report.js';
+import { describeIgnoredVariables } from '../../src/bootstrap/ignored-variables.js';
 import { renewChartFiles } from '../../tools/chart-text.js';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';

@@ -63,7 +63,7 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
       return {};
     }
 
-    /** Answers 503 when the gateway names no service: a 401 would be a verdict on a key that nobody examined. */
+    /** Answers 503 when the gateway names no service: a 401 would be a verdict on a key that the door has not examined. */
     private readTarget({ headers }: Request): string {
       const target = headers[TARGET_HEADER];
       return SERVICE_NAME_FORMAT.isName(target) ? target : this.refuseMistake('gateway_names_no_target');

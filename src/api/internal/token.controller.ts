@@ -2,7 +2,7 @@
  * The exchange of a user's token for one with which the caller calls the next service (RFC 8693), for software that
  * speaks OAuth 2.0. Errors have the form of RFC 6749 §5.2, with the code and the request id of this service.
  */
-import { Catch, HttpCode, Injectable, Post, Req, Res, UseFilters } from '@nestjs/common';
+import { Catch, HttpCode, Injectable, Post, Req, UseFilters } from '@nestjs/common';
 import {
   ApiBody,
   ApiConsumes,
@@ -96,7 +96,7 @@ class OAuthErrorSchema {
 /** Writes 400 and 401 as RFC 6749 §5.2 says; all other errors are those of every route. */
 @Catch()
 @Injectable()
-class OAuthErrors extends ProblemFilter {
+class OAuthErrorFilter extends ProblemFilter {
   protected override send(problem: Problem, occurrence: Occurrence, request: Request, response: Response): void {
     const { status, code } = problem;
     if (status !== 400 && status !== 401) {
@@ -113,7 +113,7 @@ class OAuthErrors extends ProblemFilter {
     });
     if (problem.challenge) response.setHeader('WWW-Authenticate', problem.challenge);
     for (const [name, value] of Object.entries(occurrence.headers ?? {})) response.setHeader(name, value);
-    response.status(status).set('Cache-Control', 'no-store').type('application/json').end(text);
+    response.status(status).type('application/json').end(text);
   }
 }
 
@@ -150,7 +150,7 @@ export class TokenController {
   @Post('token')
   @HttpCode(200)
   @RequireWith(OAuthClientGuard, 'app')
-  @UseFilters(OAuthErrors)
+  @UseFilters(OAuthErrorFilter)
   @Declares({ body: 'form' })
   @ApiSecurity('app_basic')
   @ApiProblems(
@@ -170,10 +170,9 @@ export class TokenController {
   @ApiBody({ type: TokenExchangeBody })
   @ApiOkResponse({ type: TokenResponse })
   @ApiErrorsAs(OAuthErrorSchema, 400, 401)
-  async exchangeToken(@Req() request: Request, @Res({ passthrough: true }) response: Response): Promise<TokenResponse> {
+  async exchangeToken(@Req() request: Request): Promise<TokenResponse> {
     const asked = readExchange(request.body as Buffer | undefined);
     const issued = await this.tokens.exchangeToken(asked, getPrincipal(request, 'app'), toActor(request));
-    response.setHeader('Cache-Control', 'no-store');
     return {
       access_token: issued.accessToken,
       issued_token_type: ACCESS_TOKEN,

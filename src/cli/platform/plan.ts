@@ -314,7 +314,7 @@ async function deliver(
   } catch (error) {
     const outcome = issued.length > 0 && store ? await revokeIssued(issued, store) : 'No credential was issued for it.';
     throw new CommandFailedError(
-      `${file.path} could not be written: ${describeCause(error)}.\n${outcome}\n` +
+      `${file.path} is not complete: ${describeCause(error)}.\n${outcome}\n` +
         `${describeLoss(rotated, file, before)} Remove the cause and run ${program} again: it completes the rest.`,
       error instanceof CommandFailedError ? error.code : undefined,
     );

@@ -18,8 +18,8 @@ const DROP = ['id', 'request_id', 'count', 'address', 'details', 'actor'] as con
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 1_000_000;
 const POLL_INTERVAL_MS = 2_000;
-/** Each poll looks back, because an event is committed a little later than its own time. */
-const LOOK_BACK_MS = 60_000;
+/** Longer than a window of counted refusals (15 minutes), which has the time of its first one while its count grows. */
+const LOOK_BACK_MS = 16 * 60_000;
 const MAX_EVENTS_A_POLL = 10_000;
 const EXPORT_PAGE_SIZE = 1_000;
 const SUBJECT_TYPES: readonly (readonly [beginning: string, type: ResourceType])[] = [

@@ -6,7 +6,7 @@
  */
 import type { AuditLog } from '../audit/audit-log.js';
 import { withAuditEvent } from '../audit/audit-events.js';
-import { addSeconds } from '../../foundation/common/clock.js';
+import { addDays } from '../../foundation/common/clock.js';
 import type { KeyRefusalReason } from '../../foundation/common/key-kinds.js';
 import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../../foundation/crypto/secret.js';
 import type { ComparedClock } from '../../foundation/database/compared-clock.js';
@@ -63,7 +63,7 @@ export function findOverlapEnd({
 
 /** @returns the end of a key that is made now; undefined without a life */
 export function computeKeyEnd(now: Date, lifeDays: number | null | undefined): Date | undefined {
-  return lifeDays == null ? undefined : addSeconds(now, lifeDays * 86_400);
+  return lifeDays == null ? undefined : addDays(now, lifeDays);
 }
 
 export function isRefusal(status: KeyStatus): status is KeyRefusalReason {
@@ -199,7 +199,7 @@ export function explainKey(row: KeyColumns, now: Date, violation?: RestrictionVi
     reasons.push({ code: 'revoked', detail, since: row.revokedAt, requestId: row.revokedByRequest });
   }
   if (row.expiresAt && row.expiresAt <= now) {
-    const detail = 'It was valid until this moment. Issue a new one, or for a node change expires_at.';
+    const detail = 'It has expired. Issue a new one, or extend expires_at of a node.';
     reasons.push({ code: 'expired', detail, since: row.expiresAt, requestId: null });
   }
   if (violation) reasons.push({ ...violation, since: null, requestId: null });

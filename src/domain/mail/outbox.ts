@@ -50,7 +50,7 @@ interface Claimed {
 }
 
 /** The limits on the next request of a worker. */
-export interface Claim {
+export interface ClaimLimits {
   readonly busyNetworks: readonly string[];
   readonly busyDomains: readonly string[];
   /** Networks that had a turn in this round, and come after all others. */
@@ -60,9 +60,9 @@ export interface Claim {
 }
 
 /** Longer than a worker needs for one mail. The row of a killed worker is due again after it. */
-const CLAIM = '2 minutes';
+const CLAIM_DURATION = '2 minutes';
 /** A mail that could not be delivered for this long is given up. */
-const MAX_AGE = '24 hours';
+const MAX_MAIL_AGE = '24 hours';
 /** The networks that are kept for one mail. The throttle of mails allows no address more requests within an hour. */
 const MAX_NETWORKS = 10;
 
@@ -102,14 +102,14 @@ const WITHDRAW = 'DELETE FROM mail_requests WHERE user_id = $1 AND kind = $2';
  */
 const TAKE = {
   name: 'mail_requests_take',
-  text: `UPDATE mail_requests SET attempts = attempts + 1, next_attempt_at = now() + interval '${CLAIM}'
+  text: `UPDATE mail_requests SET attempts = attempts + 1, next_attempt_at = now() + interval '${CLAIM_DURATION}'
          WHERE id = (SELECT id FROM mail_requests
                      WHERE next_attempt_at <= now() AND NOT networks <@ $1::text[]
                        AND substring(recipient FROM '[^@]*$') <> ALL ($2::text[])
                        AND CASE WHEN attempts = 0 THEN $4::boolean ELSE $5::boolean END
                      ORDER BY attempts > 0, networks <@ $3::text[], next_attempt_at LIMIT 1 FOR UPDATE SKIP LOCKED)
          RETURNING id, kind, recipient, user_id AS "userId", request_id AS "requestId", attempts, networks,
-                   requested_at < now() - interval '${MAX_AGE}' AS "isExpired", requested_at::text AS "requestedAt"`,
+                   requested_at < now() - interval '${MAX_MAIL_AGE}' AS "isExpired", requested_at::text AS "requestedAt"`,
 };
 const HOLD = 'SELECT id FROM mail_requests WHERE id = $1 FOR SHARE';
 /** Exponential backoff, half of which is random (jitter). */
@@ -211,7 +211,7 @@ export class Outbox {
     busyDomains,
     servedNetworks,
     ...kinds
-  }: Claim): Promise<ClaimedRequest | undefined> {
+  }: ClaimLimits): Promise<ClaimedRequest | undefined> {
     const values = [busyNetworks, busyDomains, servedNetworks, kinds.mayTakeFirst, kinds.mayTakeRetry];
     return this.database.row<ClaimedRequest>(TAKE, values);
   }

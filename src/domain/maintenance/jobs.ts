@@ -244,14 +244,14 @@ export class Maintenance implements OnModuleInit, OnApplicationShutdown {
 }
 
 /**
- * Seals new rows of the audit log every few seconds and copies the events among them, and once before the service listens: after a restore from a dump
- * the new epoch must begin before new rows are written.
+ * Seals new rows of the audit log every few seconds and copies the events among them, and once before the service
+ * listens: after a restore from a dump the new epoch must begin before new rows are written.
  */
 @Injectable()
 export class SealJob implements OnModuleInit, OnApplicationShutdown {
   private timer: NodeJS.Timeout | undefined;
   private running: Promise<number> | undefined;
-  private hasFailed = false;
+  private readonly failedSteps = new Set<string>();
 
   constructor(
     private readonly seals: SealWriter,
@@ -279,17 +279,25 @@ export class SealJob implements OnModuleInit, OnApplicationShutdown {
   }
 
   private async trySeal(): Promise<number> {
-    try {
-      const count = await this.seals.sealNewRows();
+    let count = 0;
+    await this.tryStep('audit_seal_failed', 'audit_seals_again', async () => {
+      count = await this.seals.sealNewRows();
+    });
+    await this.tryStep('event_copy_failed', 'event_copy_again', async () => {
       await this.events.copyNewSeals();
       await this.eventLag.measure();
-      if (this.hasFailed) this.log.info('audit_seals_again');
-      this.hasFailed = false;
-      return count;
+    });
+    return count;
+  }
+
+  /** Logs the first failure of a step, and that it works again. */
+  private async tryStep(failed: string, again: string, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+      if (this.failedSteps.delete(failed)) this.log.info(again);
     } catch (error) {
-      if (!this.hasFailed) this.log.warn('audit_seal_failed', { error: toErrorFields(error) });
-      this.hasFailed = true;
-      return 0;
+      if (!this.failedSteps.has(failed)) this.log.warn(failed, { error: toErrorFields(error) });
+      this.failedSteps.add(failed);
     }
   }
 }

@@ -47,8 +47,7 @@ const READ_LAST_SIGNING = 'SELECT last_signed_at FROM signing_algorithms WHERE a
 
 const READ_ENCRYPTED: Statement = {
   name: 'signing_keys_read_encrypted',
-  text: `SELECT id, kid, state, encrypted_private_key FROM signing_keys
-         WHERE encrypted_private_key IS NOT NULL AND state <> 'revoked'`,
+  text: 'SELECT id, kid, state, encrypted_private_key FROM signing_keys WHERE encrypted_private_key IS NOT NULL',
 };
 
 /** Has no effect if another replica has replaced the ciphertext since it was read. */
@@ -62,9 +61,9 @@ const ACTIVATE_NEXT = `UPDATE signing_keys SET state = 'active', activated_at = 
 const RETIRE_UNUSED = `UPDATE signing_keys SET state = 'retired', retired_at = $1
   WHERE state IN ('next', 'active') AND GREATEST(created_at, activated_at) < $2`;
 
-/** Erases keys that were retired before `$1`, because their tokens have expired. */
+/** Erases keys that were retired before `$1`, because their tokens have expired. A revocation erases its key itself. */
 const ERASE_PRIVATE_KEYS = `UPDATE signing_keys SET encrypted_private_key = NULL
-  WHERE encrypted_private_key IS NOT NULL AND (state = 'revoked' OR retired_at < $1)`;
+  WHERE encrypted_private_key IS NOT NULL AND retired_at < $1`;
 
 class UnreadableSigningKeyError extends Error {
   override readonly name = 'UnreadableSigningKeyError';

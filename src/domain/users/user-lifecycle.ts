@@ -201,7 +201,7 @@ export class UserChanges {
     const event = toUserEvent('admin.user.updated', actor, before.id, {
       time: now,
       details: { ...changes, ended_sessions: count },
-      logFields: { reason: isMoved || isProofChanged ? 'email' : isActive ? 'enabled' : 'disabled', count },
+      logFields: { reason: before.isActive === isActive ? 'email' : isActive ? 'enabled' : 'disabled', count },
     });
     const hasEffect = isMoved || isProofChanged || before.isActive !== isActive || count > 0;
     await this.audit.record(transaction, event, hasEffect);

@@ -114,15 +114,13 @@ export class UsersService {
 
   /** Lists addresses of wrong passwords and codes of a user, as far back as a throttle lasts, the latest ones first. */
   async listGuessAddresses(user: Pick<User, 'id' | 'email'>): Promise<readonly string[]> {
-    const [guessed] = await this.findGuesses([user], this.findFirstCounted());
-    return guessed?.addresses ?? [];
+    return (await this.findGuessesOf(user)).addresses;
   }
 
   /** Removes the throttles of the user's logins, codes and mails. */
   async unlockUser(id: string, actor: Actor): Promise<void> {
     const account = await this.findUser(id);
-    const [guessed] = await this.findGuesses([account], this.findFirstCounted());
-    if (!guessed) return;
+    const guessed = await this.findGuessesOf(account);
     await this.users.manager.transaction(async (transaction) => {
       const count = await this.throttle.removeThrottles(transaction, guessed);
       const event = toUserEvent('admin.user.throttles_removed', actor, account.id, { count, logFields: { count } });
@@ -147,6 +145,12 @@ export class UsersService {
       const addresses = rows.filter((row) => row.id === id).map(({ address }) => address);
       return { userId: id, account: email, addresses };
     });
+  }
+
+  private async findGuessesOf({ id, email }: Pick<User, 'id' | 'email'>): Promise<GuessedUser> {
+    const { passwords, codes } = this.findFirstCounted();
+    const rows = await this.database.rows<{ address: string }>(READ_FAILURES, [[id], passwords, codes]);
+    return { userId: id, account: email, addresses: rows.map(({ address }) => address) };
   }
 
   private findFirstCounted(): FirstCounted {

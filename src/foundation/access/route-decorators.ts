@@ -261,7 +261,7 @@ class ForwardingAppGuard implements CanActivate {
   }
 }
 
-/** Of the routes with a forwarder, that of nodes alone reads a target, and lets the operator demand the forwarder's key. */
+/** Refuses a malformed target before the node is authenticated. The operator may demand the forwarder's key (VALIDATE_NODE_REQUIRES_APP). */
 @Injectable()
 class NodeForwardingAppGuard extends ForwardingAppGuard {
   override canActivate(context: ExecutionContext): boolean | Promise<boolean> {

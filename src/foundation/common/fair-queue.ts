@@ -1,6 +1,7 @@
 // A bounded queue that is fair between networks (round robin). An IPv6 /48 counts as one network, and its turns are
 // shared among its networks of /64. While other networks wait, one network holds at most an eighth of the entries. A
-// full queue evicts the newest entry of the network that holds most, if the new entry's network holds fewer.
+// full queue evicts the newest entry of the network that holds most, if the new entry's network holds at least two fewer;
+// else a preferred entry evicts a regular one of the network that is served last.
 
 const FAIR_SHARE = 8;
 
@@ -65,7 +66,7 @@ export class FairQueue<T> {
   private evict(held: number, isPreferred: boolean): T | undefined {
     const [most, count] = [...this.counts].reduce((left, right) => (right[1] > left[1] ? right : left));
     if (count > held + 1) return this.release(this.regular.pop(most) ?? this.preferred.pop(most));
-    return isPreferred ? this.release(this.regular.pop(this.regular.newest)) : undefined;
+    return isPreferred ? this.release(this.regular.pop(this.regular.lastInTurn)) : undefined;
   }
 
   private release(entry: Entry<T> | undefined): T | undefined {
@@ -88,7 +89,7 @@ class RoundRobin<T> {
   private readonly items: T[] = [];
   private readonly parts = new Map<string, RoundRobin<T>>();
 
-  get newest(): string | undefined {
+  get lastInTurn(): string | undefined {
     return [...this.parts.keys()].at(-1);
   }
 

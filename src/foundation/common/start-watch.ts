@@ -1,6 +1,6 @@
-/** How often a waiting start logs its step; a short time limit allows at least `MIN_REPORTS` lines. */
+/** How often a waiting start logs its step. A short time limit has `MIN_INTERVALS` of them, the last of which ends it. */
 const REPORT_INTERVAL_MS = 5_000;
-const MIN_REPORTS = 3;
+const MIN_INTERVALS = 3;
 export const DEFAULT_START_TIMEOUT_SECONDS = 60;
 
 /** The step that a start waits for, the time since the last progress, and the reason of the last failed attempt. */
@@ -39,7 +39,7 @@ export class StartWatch {
     private readonly limitMs = DEFAULT_START_TIMEOUT_SECONDS * 1_000,
     private readonly report: (wait: Wait) => void = () => undefined,
   ) {
-    this.intervalMs = Math.min(REPORT_INTERVAL_MS, limitMs / MIN_REPORTS);
+    this.intervalMs = Math.min(REPORT_INTERVAL_MS, limitMs / MIN_INTERVALS);
   }
 
   async during<Result>(name: string, work: () => Promise<Result>): Promise<Result> {

@@ -18,7 +18,7 @@ import type { Environment } from '../config/environment.js';
 import { DEV_MARK } from '../config/variable-kinds.js';
 import { ProblemException, formExpected, problems, refuseField } from '../problems/problems.js';
 
-/** Limits the names in a body and the parameters of a query. The largest request of this service has five. */
+/** Limits the names in a body, nested ones too, and the parameters of a query: the largest have fewer than 20. */
 export const MAX_NAMES = 32;
 export const TOO_MANY_NAMES = `has more than ${MAX_NAMES} names`;
 /** Names that every object inherits, or that reach its prototype, and that no request may use. */
@@ -187,7 +187,8 @@ function refuseMisplacedTarget(
     refuseField('', 'X-Platform-Scope is not read by this route');
   for (const name of names) {
     const isOfPlatform = name.endsWith('target') || name.startsWith('x-platform-');
-    if (isOfPlatform && !PLATFORM_HEADERS.has(name)) refuseField('', 'a header is not part of this request');
+    if (isOfPlatform && !PLATFORM_HEADERS.has(name))
+      refuseField('', `${name} is no header of this service: correct its name, or leave it out`);
   }
 }
 
@@ -198,7 +199,7 @@ function refuseHostileQuery(request: Request, refusesAll: boolean): void {
   const hasMisplacedTarget =
     names.includes('target') && DOORS.app.headers.some((name) => request.headers[name] !== undefined);
   if (refusesAll || hasMisplacedTarget || names.some((name) => PROTOTYPE_NAMES.has(name)))
-    refuseField('', 'contains a parameter that is not part of this request');
+    refuseField('', 'has a query parameter that this route does not take: leave it out');
 }
 
 function hasBody({ headers }: Request): boolean {

@@ -16,7 +16,7 @@ import {
 import { MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } from './request-guards.js';
 
 const MAX_DEPTH = 16;
-/** The longest text that any route accepts has 512 characters. */
+/** As long as the longest text of a passkey (`MAX_BINARY_LENGTH` in domain/webauthn/relying-party.ts). */
 export const MAX_TEXT_LENGTH = 8_192;
 const [BRACE, CLOSING_BRACE, BRACKET, CLOSING_BRACKET, QUOTE, COMMA, BACKSLASH] = Buffer.from('{}[]",\\');
 const decoder = new TextDecoder();

@@ -59,7 +59,7 @@ export const problems = {
       'malformed_request: The request cannot be read. The request line, the headers or the JSON body are ' +
       'malformed, or the body is not a JSON object.',
     bodyTooDeep:
-      'body_too_deep: The body is nested too deeply. The JSON body is nested deeper than this service accepts.',
+      'body_too_deep: The body is nested too deeply. Nest objects and lists of the JSON body at most 16 levels deep.',
     duplicateHeader:
       'duplicate_header: A credential header arrived twice. Send each credential header, X-Platform-Target and ' +
       'X-Platform-Scope at most once.',
@@ -182,7 +182,7 @@ export const problems = {
     lastSecondFactor:
       'last_second_factor: The account needs a second factor. The service requires one, and this is the last one of ' +
       'the account. Add another one first.',
-    passkeyExists: 'passkey_exists: The passkey is registered. The passkey is registered already.',
+    passkeyExists: 'passkey_exists: The passkey is registered already. Use it, or register another authenticator.',
     tooManyPasskeys:
       'too_many_passkeys: The account has too many passkeys. An account has 20 passkeys at most. Remove one first.',
     emailTaken: 'email_taken: The e-mail address is taken. There is already an account with this e-mail address.',
@@ -210,7 +210,7 @@ export const problems = {
     eventsBusy:
       'events_busy: Another poll reads. A consumer holds the subscription until 30 seconds after its last poll, and one ' +
       'poll of it reads at a time: stand by for as long as Retry-After says.',
-    alreadyMember: 'already_member: The person is a member. The person is a member of this household already.',
+    alreadyMember: 'already_member: The person is a member already. To change the role, send PATCH to the member.',
     householdFull:
       'household_full: The household is full. A household has at most 100 members, and its admins give it at most 50 ' +
       'live nodes, open enrolments included, and 20 open invitations.',
@@ -274,8 +274,8 @@ export const problems = {
         'in X-Platform-Target, and the scope of the route, if it needs one and asks the app door, in ' +
         'X-Platform-Scope: each once, as a valid name. This is not a verdict on the key.',
       hashingBusy:
-        'hashing_busy: The password cannot be verified at the moment. The queue of passwords is full, or no thread ' +
-        'could be made for this one. This is not a verdict on the password: try again shortly.',
+        'hashing_busy: The call cannot be checked at the moment. Too many passwords, codes or calls wait to be checked, ' +
+        'or no thread could be made. This is not a verdict on the credential: keep it and try again shortly.',
     },
     { totpSecretUnreadable: { retryAfterSeconds: 300 } },
   ),

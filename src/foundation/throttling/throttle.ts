@@ -28,7 +28,7 @@ export class Throttle {
 
   /**
    * @returns the RateLimit header fields
-   * @throws {ProblemException} too_many_requests; unavailable without the counters
+   * @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy when too many calls wait
    */
   async countCall(policy: CallPolicy, address: string | undefined): Promise<Record<string, string>> {
     const networks = toNetworks(address);
@@ -40,7 +40,7 @@ export class Throttle {
   /**
    * Counts requested mails by recipient, alike for addresses without an account (enumeration).
    * @param recipients canonical e-mail addresses
-   * @throws {ProblemException} too_many_requests; unavailable without the counters
+   * @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy when too many calls wait
    */
   async countMails(recipients: readonly string[], address: string | null): Promise<void> {
     const buckets = [...new Set(recipients)].flatMap((account) =>
@@ -53,7 +53,7 @@ export class Throttle {
    * Counts actions with a valid credential of which each writes a row and an audit event: logins of an operator at the
    * console, rotations that a node asks for itself, and what a user does about households.
    * @param id of the operator, the node, or the user
-   * @throws {ProblemException} too_many_requests; unavailable without the counters
+   * @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy when too many calls wait
    */
   async countAction(policy: 'console-login' | 'node-rotation' | 'household-act', id: string): Promise<void> {
     const buckets = this.buckets.createBuckets(policy, { account: id });

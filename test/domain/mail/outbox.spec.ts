@@ -1,6 +1,6 @@
 import type { SMTPServerOptions } from 'smtp-server';
 import { MailWorker } from '../../../src/domain/mail/mail-worker.js';
-import { Outbox, type Claim } from '../../../src/domain/mail/outbox.js';
+import { Outbox, type ClaimLimits } from '../../../src/domain/mail/outbox.js';
 import { computeDigest } from '../../../src/foundation/crypto/secret.js';
 import { Database } from '../../../src/foundation/database/database.js';
 import { PurgeJob } from '../../../src/domain/maintenance/jobs.js';
@@ -259,7 +259,7 @@ describe('the next mail of a worker', () => {
   let outbox: Outbox;
   const add = (recipient: string, address: string) =>
     outbox.addRequest('password_reset', recipient, { requestId: null, address });
-  const claim = async (claim: Partial<Claim> = {}): Promise<string | undefined> => {
+  const claim = async (claim: Partial<ClaimLimits> = {}): Promise<string | undefined> => {
     const all = { busyNetworks: [], busyDomains: [], servedNetworks: [], mayTakeFirst: true, mayTakeRetry: true };
     return (await outbox.claimNextRequest({ ...all, ...claim }))?.recipient;
   };

@@ -8,7 +8,8 @@ import {
   readVariables,
   type Variables,
 } from '../../../src/foundation/config/environment.js';
-import { describeIgnoredVariables, hasSharedMasterKey } from '../../../src/bootstrap/start-report.js';
+import { describeIgnoredVariables } from '../../../src/bootstrap/ignored-variables.js';
+import { hasSharedMasterKey } from '../../../src/bootstrap/start-report.js';
 import { VARIABLE_TYPES } from '../../../src/foundation/config/variables.js';
 import { MASTER_KEY, SECRET_KEY } from '../../support/settings.js';
 import { MAIL_VARIABLES } from '../../support/mail-server.js';
