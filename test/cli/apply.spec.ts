@@ -256,8 +256,14 @@ describe('platform-auth apply', () => {
     });
 
   it.each([
-    ['rotated', 'all', 0, /^ocr could [^]*The new keys of ocr → auth are lost; the old ones work for 24 hours\./, ALL],
-    ['issued', undefined, 1, /^recipes could [^]*before it may be lost too: ocr → auth\./, ['ocr → auth']],
+    [
+      'rotated',
+      'all',
+      0,
+      /^ocr is not complete[^]*The new keys of ocr → auth are lost; the old ones work for 24 hours\./,
+      ALL,
+    ],
+    ['issued', undefined, 1, /^recipes is not complete[^]*before it may be lost too: ocr → auth\./, ['ocr → auth']],
   ])('names the keys that it %s when the reader ends meanwhile', async (_did, rotateLost, written, message, live) => {
     if (rotateLost !== undefined) await applyHere(cli.path('kept'));
     const write = jest.spyOn(process.stdout, 'write').mockImplementation((_text, done: unknown) => {
