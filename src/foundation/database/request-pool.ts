@@ -62,6 +62,9 @@ class FailFastClient extends Client {
   constructor(config: ClientConfig & { readonly answerTimeoutMs: number }) {
     super(config);
     this.answerTimeoutMs = config.answerTimeoutMs;
+    // An error without a listener would end the process: for a moment of each checkout there is none but this, and after a
+    // stall no caller listens any more.
+    this.on('error', ignore);
   }
 
   /** pg-pool sets this at each checkout, and the code that is done with the connection calls it. */
@@ -127,8 +130,6 @@ class FailFastClient extends Client {
     // An earlier statement has already stalled this connection.
     if (this.lateResult) return;
     this.lateResult = lateResult;
-    // No caller listens any more, and an error without a listener would end the process.
-    this.on('error', ignore);
     this.owner?.stalled(this);
     void lateResult.then(() => this.owner?.answered(this));
   }

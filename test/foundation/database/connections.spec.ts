@@ -19,6 +19,32 @@ import { Callers, SHORT_WAITS } from '../../support/outage.js';
 
 const LOCK = 4_712;
 
+describe('a connection that PostgreSQL ends', () => {
+  const database = useTestDatabase();
+
+  it('fails the caller that has just got it, and not the process', async () => {
+    const timeouts = { answerTimeoutMs: 10_000 };
+    const pool = new RequestPool({ connectionString: database.url, max: 1, ...timeouts });
+    const { rows } = await pool.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
+    await withClient(database.url, async (client) => {
+      const answered = pool.query('SELECT 1');
+      const failed = pool.connect().then((connection) =>
+        connection
+          .query('SELECT 2')
+          .catch((error: unknown) => error)
+          .finally(() => connection.release(true)),
+      );
+      const ended = client.query('SELECT pg_sleep(0.1), pg_terminate_backend($1)', [rows[0]?.pid]);
+      // The answer and the end of the connection are read at once, because the event loop stands still meanwhile.
+      await new Promise((resolve) => setImmediate(resolve));
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 400);
+      await Promise.all([answered, ended]);
+      expect(isDatabaseFailure(await failed)).toBe(true);
+    });
+    await pool.end();
+  });
+});
+
 describe('an advisory lock whose connection is lost', () => {
   const database = useTestDatabase();
 
