@@ -61,9 +61,12 @@ interface RefreshToken {
 @Injectable()
 export class RefreshTokens {
   private readonly key;
+  private readonly keys;
 
-  constructor(environment: Environment) {
-    this.key = deriveKey(environment.masterKey, 'platform-auth refresh token v1');
+  constructor({ masterKey, masterKeyPrevious }: Environment) {
+    const derive = (secret: string) => deriveKey(secret, 'platform-auth refresh token v1');
+    this.key = derive(masterKey);
+    this.keys = masterKeyPrevious === undefined ? [this.key] : [this.key, derive(masterKeyPrevious)];
   }
 
   issueFirst(sessionId: string): RefreshToken {
@@ -99,22 +102,25 @@ export class RefreshTokens {
     return isOurs ? this.deriveIssued(currentGeneration, token, currentDigest) : undefined;
   }
 
-  /** @returns the token of this generation, if it has this digest */
+  /**
+   * During a rotation of MASTER_KEY another replica may have made the token, with either key.
+   * @returns the token of this generation, if it has this digest
+   */
   private deriveIssued(
     generation: number,
     { sessionId, seed }: RefreshToken,
     digest: SecretDigest,
   ): RefreshToken | undefined {
-    const issued = this.encode(sessionId, generation, seed);
-    return isSameDigest(issued.digest, digest) ? issued : undefined;
+    const candidates = this.keys.map((key) => this.encode(sessionId, generation, seed, key));
+    return candidates.find((issued) => isSameDigest(issued.digest, digest));
   }
 
-  private encode(sessionId: string, generation: number, seed: Buffer): RefreshToken {
+  private encode(sessionId: string, generation: number, seed: Buffer, key = this.key): RefreshToken {
     const body = Buffer.alloc(BODY_BYTES);
     body.set(parse(sessionId), 0);
     body.writeUInt32BE(generation, ID_BYTES);
     body.set(seed, ID_BYTES + GENERATION_BYTES);
-    const complete = PREFIX + Buffer.concat([body, computeMac(this.key, body)]).toString('base64url');
+    const complete = PREFIX + Buffer.concat([body, computeMac(key, body)]).toString('base64url');
     const text = appendChecksum(complete.slice(0, -CHECKSUM_LENGTH));
     return { text, digest: computeDigest(text), sessionId, generation, seed };
   }

@@ -3,6 +3,7 @@ import { readClaims } from '../../../tools/read-claims.js';
 import { atOnce, ROUNDS } from '../../support/at-once.js';
 import { expectEnded, expectProblem } from '../../support/expect-problem.js';
 import type { Tokens } from '../../support/test-app.js';
+import { MASTER_KEY as FORMER_MASTER_KEY } from '../../support/settings.js';
 import { useApp, useReplica } from '../../support/use-app.js';
 import { recorded } from '../../domain/audit/record.js';
 
@@ -70,6 +71,26 @@ describe('a refresh whose response was lost', () => {
     }
     await restarted.stop();
     await app.refresh(refresh_token).expect(200);
+  });
+
+  it('returns the same successor from any replica while a rotation of MASTER_KEY has reached some of them', async () => {
+    const MASTER_KEY = 'another-master-key-0Q9w8E7r6T5y4U3i2O1p';
+    const first = await app.startReplica({ variables: { MASTER_KEY_PREVIOUS: MASTER_KEY } });
+    const second = await app.startReplica({ variables: { MASTER_KEY, MASTER_KEY_PREVIOUS: FORMER_MASTER_KEY } });
+    for (const [one, other] of [
+      [first, second],
+      [second, first],
+    ] as const) {
+      const old = await tokensOf();
+      const child = (await one.rotate(old.refresh_token)).refresh_token;
+      expect((await other.rotate(old.refresh_token)).refresh_token).toBe(child);
+      const grandchild = (await other.rotate(child)).refresh_token;
+      expect((await one.rotate(child)).refresh_token).toBe(grandchild);
+      // A replay is recognised, and ends the session.
+      expectProblem(await one.refresh(old.refresh_token), problems.invalidRefreshToken);
+      expectProblem(await other.refresh(grandchild), problems.invalidRefreshToken);
+    }
+    for (const each of [first, second]) await each.stop();
   });
 
   it('returns the successor until the grace has passed, and then ends the session', async () => {
