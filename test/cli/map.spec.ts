@@ -404,6 +404,24 @@ describe('the files of services that embed a verifier', () => {
       ]);
     });
 
+    it('are not enough for ES256 where a replica cannot decrypt a signing key, and answers 503 for the JWKS', async () => {
+      configureAuth('ACCESS_TOKEN_ALGORITHM=ES256');
+      await platform.init();
+      // Without a lease the replica reads the keys for each request.
+      const url = await start({ ACCESS_TOKEN_ALGORITHM: 'ES256', REVOCATION_LEASE_MS: '0' });
+      expect(await platform.diagnose(url)).toEqual([]);
+      // A private key is encrypted for its kid.
+      await platform.database.query(`UPDATE signing_keys SET kid = '${'A'.repeat(43)}' WHERE state = 'next'`);
+      expect(await platform.diagnose(url)).toMatchObject([
+        {
+          severity: 'broken',
+          where: url,
+          what: '/.well-known/jwks.json answers 503.',
+          do: expect.stringMatching(/^Read the log of auth/),
+        },
+      ]);
+    });
+
     it('are not enough where a proxy does not know the route that the verifier polls', async () => {
       await platform.init();
       const service = await start();

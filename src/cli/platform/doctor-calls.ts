@@ -263,10 +263,14 @@ export async function checkSettings(url: string, adminKey: string | undefined): 
   return settings.map(({ variable, detail }) => warning(`${OWN_NAME}: ${variable}`, `Weak: ${detail}.`, remedy));
 }
 
-/** Verifiers of ES256 need the public keys, and a service that still signs with SECRET_KEY publishes none. */
+/**
+ * Verifiers of ES256 need the public keys. A service that still signs with SECRET_KEY publishes none, and a replica that
+ * cannot decrypt one answers 503 about all.
+ */
 async function checkPublishedKeys({ algorithm }: TokenRules, url: string): Promise<Finding | undefined> {
   if (algorithm !== 'ES256') return undefined;
   const { status, body } = await ask(url + JWKS_PATH);
+  if (status >= 500) return broken(url, `${JWKS_PATH} answers ${status}.`, READ_LOG);
   if (status !== 200 || (jwks.safeParse(body).data?.keys.length ?? 0) > 0) return undefined;
   const what = `ACCESS_TOKEN_ALGORITHM is ES256, and ${JWKS_PATH} has no key.`;
   return broken(url, what, `Restart ${OWN_NAME}, so that it reads its file again.`);
