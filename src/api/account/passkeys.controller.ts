@@ -55,7 +55,9 @@ export class PasskeysController {
   @Post('options')
   @RequireUser({
     summary: 'Get the options to register a passkey',
-    description: 'For navigator.credentials.create() of the browser. Valid for 5 minutes, and for one passkey.',
+    description:
+      'For navigator.credentials.create() of the browser. Valid for 5 minutes, for one passkey, and until the password ' +
+      'or the second factors change.',
     refusals: [...REAUTHENTICATION_PROBLEMS, problems.notFound, problems.tooManyPasskeys],
     returns: PasskeyCreationOptionsResponse,
   })

@@ -91,12 +91,16 @@ export class FactorChanges {
     );
   }
 
-  /** Authorises a change that a later step commits. @param prepare refuses it, before a code is consumed */
+  /**
+   * Authorises a change that a later step commits.
+   * @param prepare refuses it, before a code is consumed
+   * @returns what `prepare` returned, and the account for which the proof was verified
+   */
   async authorizeStep<Result>(call: OwnCall, proof: OwnProof, prepare: () => Promise<Result>) {
-    return this.reauthentication.authorizeAction(call, proof, async ({ passwordChangedAt }, useProof) => {
+    return this.reauthentication.authorizeAction(call, proof, async (verified, useProof) => {
       const prepared = await prepare();
       await this.dataSource.transaction(useProof);
-      return { prepared, passwordChangedAt };
+      return { prepared, verified };
     });
   }
 

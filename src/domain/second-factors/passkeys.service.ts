@@ -11,11 +11,11 @@ import { isId } from '../../foundation/common/ids.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
-import { Challenges } from '../challenges/challenges.js';
-import { toPasswordContext } from './challenge-contexts.js';
+import { Challenges, type PresentedChallenge } from '../challenges/challenges.js';
+import { toFactorsContext, type FactorsState } from './challenge-contexts.js';
 import { FactorChanges } from './factor-changes.js';
 import type { OwnProof } from './reauthentication.js';
-import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
+import { SecondFactorsService } from './second-factors.service.js';
 import { insertPasskey, PASSKEY_COLUMNS as COLUMNS, MAX_PASSKEYS, type Passkey } from '../webauthn/passkey-rows.js';
 import {
   createInvalidRegistration,
@@ -33,6 +33,9 @@ const LIST: Statement = {
   name: 'passkeys_list',
   text: `SELECT ${COLUMNS} FROM passkeys WHERE user_id = $1 ORDER BY id`,
 };
+
+const READ_STATE = `SELECT password_changed_at AS "passwordChangedAt", factors_changed_at AS "factorsChangedAt"
+  FROM users WHERE id = $1`;
 
 /** `$10`: maximum number of passkeys of a user. */
 const INSERT = `INSERT INTO passkeys
@@ -65,13 +68,12 @@ export class PasskeysService {
   async createPasskeyOptions(call: OwnCall, proof: OwnProof): Promise<PasskeyCreationOptionsResponse> {
     if (!this.relyingParty.isConfigured) throw new ProblemException(problems.notFound);
     const { userId } = call.principal;
-    const { prepared: user, passwordChangedAt } = await this.changes.authorizeStep(call, proof, async () => {
+    const { prepared: user, verified } = await this.changes.authorizeStep(call, proof, async () => {
       const current = await this.factors.findUser(userId);
       if (current.passkeys.length >= MAX_PASSKEYS) throw new ProblemException(problems.tooManyPasskeys);
       return current;
     });
-    const context = toPasswordContext({ passwordChangedAt });
-    const challenge = await this.challenges.issueChallenge('registration', userId, context);
+    const challenge = await this.challenges.issueChallenge('registration', userId, toFactorsContext(verified));
     const owner = { id: userId, name: user.email, passkeys: user.passkeys };
     return this.relyingParty.createRegistrationOptions(owner, challenge, SELECTION);
   }
@@ -82,13 +84,14 @@ export class PasskeysService {
     const { userId } = call.principal;
     const user = await this.factors.readUser(userId);
     const response = parseRegistration(answer);
-    const verified = user && response && (await this.verifyRegistration(user, response));
+    const verified = user && response && (await this.verifyRegistration(userId, response));
     if (!verified) throw createInvalidRegistration('account');
     const { challenge, ...registered } = verified;
     const { transports } = response.response;
     const passkey = { ...registered, ownerId: userId, name, transports, now: this.clock.now() };
     const register = async (transaction: EntityManager) => {
-      if (!(await this.challenges.consumeChallenge(transaction, challenge))) throw createInvalidRegistration('account');
+      const isValid = await this.useRegistrationChallenge(transaction, challenge);
+      if (!isValid) throw createInvalidRegistration('account');
       const result = await insertPasskey(transaction, { table: 'passkeys', statement: INSERT }, passkey);
       return { result, event: 'user.passkey.added', details: { passkey_id: result.id } } as const;
     };
@@ -117,10 +120,22 @@ export class PasskeysService {
     });
   }
 
-  private async verifyRegistration(user: UserWithFactors, response: RegistrationJson) {
+  private async verifyRegistration(userId: string, response: RegistrationJson) {
     const text = readChallenge(response);
-    const challenge = await this.challenges.findChallenge('registration', text, user.id, toPasswordContext(user));
-    const verified = challenge && (await this.relyingParty.verifyRegistration(response, text, false));
+    const challenge = this.challenges.parseChallenge('registration', text);
+    if (challenge?.userId !== userId || !(await this.challenges.isCurrent(challenge))) return undefined;
+    const verified = await this.relyingParty.verifyRegistration(response, text, false);
     return verified && { ...verified, challenge };
+  }
+
+  /**
+   * Compares under the lock of the user, and not before: a repeated registration, whose first call has changed the
+   * factors and may still be waiting for verifiers, waits like the first.
+   * @returns false after a change of the password or the factors, and for a challenge that was used
+   */
+  private async useRegistrationChallenge(transaction: EntityManager, challenge: PresentedChallenge): Promise<boolean> {
+    const [state] = await transaction.query<[FactorsState]>(READ_STATE, [challenge.userId]);
+    if (!this.challenges.isBoundTo(challenge, toFactorsContext(state))) return false;
+    return this.challenges.consumeChallenge(transaction, challenge);
   }
 }

@@ -7,12 +7,13 @@ import { CodeVerifier } from '../../../src/domain/second-factors/codes.js';
 import { RelyingParty } from '../../../src/domain/webauthn/relying-party.js';
 import { PasswordVerifier } from '../../../src/domain/passwords/password-verifier.js';
 import { recorded } from '../audit/record.js';
-import { afterNext } from '../../support/at-once.js';
+import { afterNext, atOnce } from '../../support/at-once.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { PASSWORD, VARIABLES } from '../../support/settings.js';
+import { countByStatus } from '../../support/throttled.js';
 import { useApp, useReplica } from '../../support/use-app.js';
 import { Authenticator } from './authenticator.js';
-import { FactorOwner, logInWithPasskey, passkeyOptions } from './owner.js';
+import { FactorOwner, logInAlone, logInWithPasskey, passkeyOptions } from './owner.js';
 import type { Tokens } from '../../support/test-app.js';
 import { untilVerdict } from '../../support/until-verdict.js';
 
@@ -105,6 +106,73 @@ describe('a change of second factors', () => {
     afterNext(app.nest.get(RelyingParty), 'verifyRegistration', otherPassword(owner));
     expectInvalid(await owner.offers(passkey), '/passkey');
     await app.login(owner.user.email).expect(200);
+  });
+});
+
+describe('options of a passkey', () => {
+  /** A thief of the password and of an access token. */
+  const thiefOf = ({ user, tokens }: FactorOwner) => new FactorOwner(app, user, tokens);
+
+  it.each([
+    ['the owner enrols an app', (owner: FactorOwner) => owner.enrols()],
+    ['the owner registers a passkey', (owner: FactorOwner) => owner.registers()],
+  ])('that a thief got with the password alone are void after %s as first factor', async (_name, add) => {
+    const owner = await FactorOwner.of(app);
+    const thief = thiefOf(owner);
+    const kept = new Authenticator();
+    const passkey = kept.create(await thief.creationOptions());
+    await add(owner);
+    expectInvalid(await thief.offers(passkey), '/passkey');
+    expectInvalid(await thief.offers(passkey, replica), '/passkey');
+    expectProblem(await logInAlone(app, kept), problems.invalidPasskey);
+    expectProblem(await thief.post('/passkeys/options', { password: PASSWORD }), problems.freshSecondFactorRequired);
+    const added = await owner.registers();
+    expect((await logInAlone(app, added)).status).toBe(200);
+  });
+
+  it('are void when the first factor is added while the answer to them is verified', async () => {
+    const owner = await FactorOwner.of(app);
+    const passkey = new Authenticator().create(await owner.creationOptions());
+    afterNext(app.nest.get(RelyingParty), 'verifyRegistration', () => owner.enrols());
+    expectInvalid(await owner.offers(passkey), '/passkey');
+    expect(await owner.passkeyIds()).toEqual([]);
+  });
+
+  it('that the password alone made register one passkey, also when 22 are answered at once over two replicas', async () => {
+    const owner = await FactorOwner.of(app);
+    const options = await atOnce(22, () => owner.creationOptions());
+    const answers = await atOnce(22, (i) =>
+      owner.offers(new Authenticator().create(options[i]!), i % 2 ? app : replica),
+    );
+    expect(countByStatus(answers)).toEqual({ 201: 1, 400: 21 });
+    for (const answer of answers) if (answer.status === 400) expectInvalid(answer, '/passkey');
+  });
+
+  it('that a fresh factor made are void after another change of the factors, and register a passkey when asked for anew', async () => {
+    const owner = await FactorOwner.withTotp(app);
+    const changes = [
+      () => owner.registers(),
+      () => owner.post('/recovery-codes', { password: PASSWORD, code: owner.code() }).expect(200),
+      async () => expect((await owner.removesPasskey((await owner.passkeyIds())[0])).status).toBe(204),
+    ];
+    for (const change of changes) {
+      const passkey = new Authenticator().create(await owner.creationOptions());
+      await change();
+      expectInvalid(await owner.offers(passkey), '/passkey');
+    }
+    delete owner.authenticator;
+    app.clock.advance({ seconds: 60 });
+    const { body } = await owner.post('/passkeys/options', { password: PASSWORD, code: owner.code() }).expect(200);
+    await owner.offers(new Authenticator().create(body as Parameters<Authenticator['create']>[0])).expect(201);
+  });
+
+  it('are void after an operator removed the factors, also for a new session', async () => {
+    const owner = await FactorOwner.of(app);
+    const passkey = new Authenticator().create(await owner.creationOptions());
+    await app.admin.delete(`/users/${owner.user.id}/factors`).expect(204);
+    const again = new FactorOwner(app, owner.user, await owner.user.logsIn());
+    expectInvalid(await again.offers(passkey), '/passkey');
+    await again.registers();
   });
 });
 

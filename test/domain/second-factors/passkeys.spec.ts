@@ -120,22 +120,31 @@ describe('/api/v0/users/me/passkeys', () => {
     await owner.offers({ ...late, clientExtensionResults: { list: [1] } }).expect(400);
   });
 
-  it('accepts a passkey in one of 10 concurrent registrations', async () => {
-    const owner = await FactorOwner.of(app);
+  it('accepts a passkey in one of 5 concurrent registrations of as many users', async () => {
+    const owners = await atOnce(5, () => FactorOwner.of(app));
     const authenticator = new Authenticator();
-    const options = await atOnce(10, () => owner.creationOptions());
-    const answers = await Promise.all(options.map((each) => owner.offers(authenticator.create(each))));
-    expect(countByStatus(answers)).toEqual({ 201: 1, 409: 9 });
+    const options = await atOnce(5, (i) => owners[i]!.creationOptions());
+    const answers = await atOnce(5, (i) => owners[i]!.offers(authenticator.create(options[i]!)));
+    expect(countByStatus(answers)).toEqual({ 201: 1, 409: 4 });
     for (const answer of answers) if (answer.status === 409) expectProblem(answer, problems.passkeyExists);
   });
 
-  it('accepts 20 passkeys of one user, also of 22 at once', async () => {
+  it('accepts 20 passkeys of one user', async () => {
     const owner = await FactorOwner.of(app);
-    const options = await atOnce(22, () => owner.creationOptions());
-    const authenticators = options.map(() => new Authenticator());
-    const answers = await Promise.all(options.map((each, i) => owner.offers(authenticators[i]!.create(each))));
-    expect(countByStatus(answers)).toEqual({ 201: 20, 409: 2 });
-    owner.authenticator = authenticators[answers.findIndex(({ status }) => status === 201)]!;
+    await owner.registers();
+    const copy = `INSERT INTO passkeys
+        (id, user_id, credential_id, public_key, counter, transports, is_synced, name, created_at)
+      SELECT gen_random_uuid(), user_id, sha256(credential_id || n::text::bytea), public_key, 0, transports, is_synced,
+        'copy', created_at
+      FROM (SELECT * FROM passkeys WHERE user_id = $1 LIMIT 1) known, generate_series(1, $2::integer) n`;
+    await app.database.query(copy, [owner.user.id, 18]);
+    const passkey = new Authenticator().create(await owner.creationOptions());
+    // The limit does not rely on the options, which are void when the user has another passkey since.
+    await app.database.query(copy.replace('n::text', "'19'"), [owner.user.id, 1]);
+    expectProblem(await owner.offers(passkey), problems.tooManyPasskeys);
+    const [id] = (await owner.passkeyIds()).reverse();
+    await app.database.query('DELETE FROM passkeys WHERE id = $1', [id]);
+    await owner.offers(passkey).expect(201);
     expectProblem(await owner.post('/passkeys/options', await owner.proof()), problems.tooManyPasskeys);
   });
 });
