@@ -52,8 +52,8 @@ beside() {
   for pid in "${pids[@]}"; do wait "$pid" || echo '0 1' >>"$work/counts"; done
 }
 
-# Runs functions and npm scripts in a number of lanes. A lane that is free takes the next one, so the lanes end at about the same
-# time when the longest stand first.
+# Runs functions and npm scripts in a number of lanes. A lane that is free takes the next one, so the lanes end at about
+# the same time when the longest stand first.
 in_lanes() {
   local lanes=$1 i pid pids=()
   shift
@@ -65,15 +65,15 @@ in_lanes() {
   for pid in "${pids[@]}"; do wait "$pid" || echo '0 1' >>"$work/counts"; done
 }
 
-# The work of a lane. A function or script that ends early is a failure.
+# The work of a lane.
 run_waiting() {
   local name
   while name=$(take_waiting); do
     if declare -F "$name" >/dev/null; then
-      (lane=$name n=0 m=$(declare -f "$name" | grep -cE '^ +step ') && "$name")
+      beside "$name"
     else
-      (lane=$name n=0 m=1 && step npm run "$name")
-    fi || echo '0 1' >>"$work/counts"
+      (lane=$name n=0 m=1 && step npm run "$name") || echo '0 1' >>"$work/counts"
+    fi
   done
 }
 
@@ -116,9 +116,9 @@ install_packages() {
   return $status
 }
 
-# Runs again, alone, each step that failed; of Jest the files that failed, of chaos the scenarios. On two busy cores a wait may
-# end too early once, while a fault fails twice. Both runs are shown; only the failures of the second one count. A step that passes then is
-# named as flaky in the last lines. .ci/nightly repeats nothing.
+# Runs again, alone, each step that failed; of Jest the files that failed, of chaos the scenarios. On two busy cores a wait
+# may end too early once, while a fault fails twice. Both runs are shown; only the failures of the second one count. A step
+# that passes then is named as flaky in the last lines. .ci/nightly repeats nothing.
 repeat_failed() {
   local failure command files scenarios again remaining
   for failure in "$work"/failures/*; do

@@ -140,24 +140,28 @@ export class TestApp {
   }
 
   get(path: string): SupertestRequest {
-    return request(this.server).get(path).agent(this.agent);
+    return this.call('get', path);
   }
 
   post(path: string, body?: object): SupertestRequest {
-    const call = request(this.server).post(path).agent(this.agent);
+    const call = this.call('post', path);
     return body === undefined ? call : call.send(body);
   }
 
   patch(path: string, body: object): SupertestRequest {
-    return request(this.server).patch(path).agent(this.agent).send(body);
+    return this.call('patch', path).send(body);
   }
 
   put(path: string, body: object): SupertestRequest {
-    return request(this.server).put(path).agent(this.agent).send(body);
+    return this.call('put', path).send(body);
   }
 
   delete(path: string): SupertestRequest {
-    return request(this.server).delete(path).agent(this.agent);
+    return this.call('delete', path);
+  }
+
+  private call(method: 'get' | 'post' | 'patch' | 'put' | 'delete', path: string): SupertestRequest {
+    return request(this.server)[method](path).agent(this.agent);
   }
 
   /** Calls with the root key. */

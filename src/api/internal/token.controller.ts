@@ -112,7 +112,7 @@ class OAuthErrorFilter extends ProblemFilter {
       request_id: getRequestId(request),
     });
     if (problem.challenge) response.setHeader('WWW-Authenticate', problem.challenge);
-    for (const [name, value] of Object.entries(occurrence.headers ?? {})) response.setHeader(name, value);
+    this.setHeaders(problem, occurrence, response);
     response.status(status).type('application/json').end(text);
   }
 }

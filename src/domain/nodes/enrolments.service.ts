@@ -74,7 +74,10 @@ const FIND = {
       used_at AS "usedAt", node_id AS "nodeId", retry_mac AS "retryMac"
     FROM node_enrolments WHERE code_mac = ANY ($1::bytea[])`,
 };
-/** Locks the household first, as its deletion does. The condition on `held` is always true: it makes PostgreSQL take the lock. */
+/**
+ * Locks the household first, as its deletion does. The condition on `held` is always true: it makes PostgreSQL take the
+ * lock.
+ */
 const USE = `WITH held AS MATERIALIZED (SELECT id FROM households WHERE id = $5 FOR KEY SHARE)
   UPDATE node_enrolments SET used_at = $2, node_id = $3, retry_mac = $4
   WHERE (SELECT count(*) FROM held) >= 0 AND id = $1 AND ${isOpenAt('$2')}

@@ -135,12 +135,9 @@ export class UsersService {
   }
 
   /** Finds the addresses in the audit log, because windows are keyed by an HMAC of account and network. */
-  private async findGuesses(
-    users: readonly Pick<User, 'id' | 'email'>[],
-    { passwords, codes }: FirstCounted,
-  ): Promise<GuessedUser[]> {
+  private async findGuesses(users: readonly Pick<User, 'id' | 'email'>[], since: FirstCounted): Promise<GuessedUser[]> {
     const ids = users.map(({ id }) => id);
-    const rows = await this.database.rows<{ id: string; address: string }>(READ_FAILURES, [ids, passwords, codes]);
+    const rows = await this.readFailures(ids, since);
     return users.map(({ id, email }) => {
       const addresses = rows.filter((row) => row.id === id).map(({ address }) => address);
       return { userId: id, account: email, addresses };
@@ -148,9 +145,12 @@ export class UsersService {
   }
 
   private async findGuessesOf({ id, email }: Pick<User, 'id' | 'email'>): Promise<GuessedUser> {
-    const { passwords, codes } = this.findFirstCounted();
-    const rows = await this.database.rows<{ address: string }>(READ_FAILURES, [[id], passwords, codes]);
+    const rows = await this.readFailures([id], this.findFirstCounted());
     return { userId: id, account: email, addresses: rows.map(({ address }) => address) };
+  }
+
+  private readFailures(ids: readonly string[], { passwords, codes }: FirstCounted) {
+    return this.database.rows<{ id: string; address: string }>(READ_FAILURES, [ids, passwords, codes]);
   }
 
   private findFirstCounted(): FirstCounted {

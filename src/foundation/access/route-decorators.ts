@@ -261,7 +261,10 @@ class ForwardingAppGuard implements CanActivate {
   }
 }
 
-/** Refuses a malformed target before the node is authenticated. The operator may demand the forwarder's key (VALIDATE_NODE_REQUIRES_APP). */
+/**
+ * Refuses a malformed target before the node is authenticated. The operator may demand the forwarder's key
+ * (VALIDATE_NODE_REQUIRES_APP).
+ */
 @Injectable()
 class NodeForwardingAppGuard extends ForwardingAppGuard {
   override canActivate(context: ExecutionContext): boolean | Promise<boolean> {
