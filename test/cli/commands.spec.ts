@@ -7,6 +7,7 @@ import { createProgram } from '../../src/cli/program.js';
 import { Cli, useCli } from '../support/cli.js';
 import { addYes, createConfirm, Progress } from '../../src/cli/terminal.js';
 import { serve } from '../support/serve.js';
+import { UNLEASED } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 import { toFailure } from '../../src/cli/failures.js';
 import { readSchemaState } from '../../src/foundation/database/migrate.js';
@@ -139,7 +140,7 @@ describe('an act that cannot be undone', () => {
 });
 
 describe('a command whose output is not read', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
   const cli = useCli(app);
 
   beforeAll(async () => {

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { Subscriber, tell, type Told } from '../domain/events/subscriber.js';
 import { urlOf, useCli } from '../support/cli.js';
+import { UNLEASED } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
 describe('platform-auth events', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
   const cli = useCli(app);
 
   const deleteUser = async (): Promise<string> => {

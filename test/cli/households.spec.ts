@@ -1,9 +1,10 @@
 import { useCli } from '../support/cli.js';
 import { Home } from '../support/home.js';
+import { UNLEASED } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
 describe('platform-auth households', () => {
-  const app = useApp({ variables: { TRUST_PROXY: '1' } });
+  const app = useApp({ variables: { ...UNLEASED, TRUST_PROXY: '1' } });
   const cli = useCli(app);
   let home: Home;
 

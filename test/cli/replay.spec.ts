@@ -3,6 +3,7 @@ import { Subscriber } from '../domain/events/subscriber.js';
 import { accept, Home } from '../support/home.js';
 import { Owner } from '../support/owner.js';
 import { useCli } from '../support/cli.js';
+import { UNLEASED } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
 /** The tables that a dump brings back as they were. */
@@ -12,7 +13,7 @@ const TABLES = [
 ];
 
 describe('platform-auth replay', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
   const cli = useCli(app);
 
   const copy = async (): Promise<void> => {

@@ -8,6 +8,7 @@ import { recorded } from '../domain/audit/record.js';
 import { holdWrites } from '../support/row-lock.js';
 import { useCli } from '../support/cli.js';
 import { createTestDatabase } from '../support/test-database.js';
+import { UNLEASED } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 import { VECTORS } from '../domain/users/foreign-hashes.js';
@@ -19,7 +20,7 @@ const HASHED = 'correct horse battery';
 jest.setTimeout(240_000);
 
 describe('platform-auth users import', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
   const http = useCli(app);
   const cli = () => http.with({ DATABASE_URL: app.database.url });
   let files = 0;
@@ -250,7 +251,7 @@ describe('platform-auth users import', () => {
 });
 
 describe('platform-auth users export', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
   const http = useCli(app);
   const cli = () => http.with({ DATABASE_URL: app.database.url });
 
@@ -287,7 +288,7 @@ describe('platform-auth users export', () => {
     expect(readFileSync(file, 'utf8')).not.toMatch(/totp|passkey|session|digest/);
 
     const database = await createTestDatabase();
-    const second = await TestApp.start({ database });
+    const second = await TestApp.start({ variables: UNLEASED, database });
     const there = http.with({ DATABASE_URL: database.url });
     expect(await there.json<ImportReport>(`users import ${file}`)).toMatchObject({
       imported: VECTORS.length + 3,

@@ -5,12 +5,13 @@ import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { expectThrottled } from '../support/throttled.js';
 import { serve } from '../support/serve.js';
+import { UNLEASED } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 import { FactorOwner } from '../domain/second-factors/owner.js';
 import { ES256 } from '../domain/signing-keys/support.js';
 
 describe('platform-auth users and audit', () => {
-  const app = useApp({ variables: { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '3/900' } });
+  const app = useApp({ variables: { ...UNLEASED, LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '3/900' } });
   const cli = useCli(app);
 
   it('disables a user by e-mail address and enables it by id', async () => {
@@ -244,7 +245,7 @@ describe.each([
   ['ES256', ES256, []],
   ['HS256', {}, ['hs256']],
 ])('platform-auth explain user --via, under %s', (_, variables, always) => {
-  const app = useApp({ variables });
+  const app = useApp({ variables: { ...UNLEASED, ...variables } });
   const cli = useCli(app);
 
   it('says why a service would get no token to act for the user, and at which targets it may', async () => {

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { ADMIN_KEY } from '../support/settings.js';
+import { ADMIN_KEY, UNLEASED } from '../support/settings.js';
 import { Browser } from '../support/console-browser.js';
 import { useApp } from '../support/use-app.js';
 import { recorded } from '../domain/audit/record.js';
@@ -7,7 +7,7 @@ import { recorded } from '../domain/audit/record.js';
 const LABEL = 'Your key, again';
 
 describe('an action of the console that shows a secret, grants rights or cannot be undone', () => {
-  const app = useApp({ variables: { CONSOLE: 'on' } });
+  const app = useApp({ variables: { ...UNLEASED, CONSOLE: 'on' } });
 
   const isThere = async (id: string): Promise<boolean> => (await app.admin.get(`/users/${id}`)).status === 200;
 

@@ -1,4 +1,5 @@
 import { Browser } from '../support/console-browser.js';
+import { UNLEASED } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 import { recorded } from '../domain/audit/record.js';
 
@@ -7,7 +8,7 @@ const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
 const DEVICE = { household_id: HOUSEHOLD, room: 'attic', name: 'sensor' };
 
 describe('/console/enrolments', () => {
-  const app = useApp({ variables: { CONSOLE: 'on', NODE_TARGETS: 'ocr' } });
+  const app = useApp({ variables: { ...UNLEASED, CONSOLE: 'on', NODE_TARGETS: 'ocr' } });
   let browser: Browser;
   beforeAll(async () => {
     browser = await Browser.logIn(app);

@@ -1,13 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { Browser } from '../support/console-browser.js';
 import { Home } from '../support/home.js';
+import { UNLEASED } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 import type { Owner } from '../support/owner.js';
 
 const ADDRESS = '/console/households';
 
 describe('/console/households', () => {
-  const app = useApp({ variables: { CONSOLE: 'on', TRUST_PROXY: '1', HOUSEHOLD_NODE_TARGETS: 'recipes' } });
+  const app = useApp({
+    variables: { ...UNLEASED, CONSOLE: 'on', TRUST_PROXY: '1', HOUSEHOLD_NODE_TARGETS: 'recipes' },
+  });
   let [browser, home]: [Browser, Home] = [undefined!, undefined!];
   let member: Owner;
   beforeAll(async () => {

@@ -5,6 +5,7 @@ import { OPERATOR_SCOPES } from '../../src/foundation/common/names.js';
 import { ProblemException, problems } from '../../src/foundation/problems/problems.js';
 import { Browser } from '../support/console-browser.js';
 import { Home } from '../support/home.js';
+import { UNLEASED } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
 /** The forms of each page and of the choice of a time zone, which has hundreds: they need no scope. */
@@ -57,7 +58,7 @@ async function walk(browser: Browser): Promise<Map<string, boolean>> {
 }
 
 describe('a page of the console', () => {
-  const app = useApp({ variables: { CONSOLE: 'on', HOUSEHOLD_NODE_TARGETS: 'ocr' } });
+  const app = useApp({ variables: { ...UNLEASED, CONSOLE: 'on', HOUSEHOLD_NODE_TARGETS: 'ocr' } });
   /** The handlers of forms that called a route of the API which changes something. */
   const sent = new Set<string>();
   let addresses: string[] = [];

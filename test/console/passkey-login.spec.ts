@@ -2,13 +2,14 @@ import { Authenticator } from '../domain/second-factors/authenticator.js';
 import { recorded } from '../domain/audit/record.js';
 import { atOnce } from '../support/at-once.js';
 import { Browser, NAMED_HOST as HOST, readPasskeyOptions as readOptions } from '../support/console-browser.js';
+import { UNLEASED } from '../support/settings.js';
 import type { NamedOperator } from '../support/test-app.js';
 import { countByStatus } from '../support/throttled.js';
 import { useApp, useReplica } from '../support/use-app.js';
 
 const KEY_AGAIN = 'Your key, again';
 
-const app = useApp({ variables: { CONSOLE: 'on' } });
+const app = useApp({ variables: { ...UNLEASED, CONSOLE: 'on' } });
 const replica = useReplica(app);
 
 /** An operator with a passkey. */

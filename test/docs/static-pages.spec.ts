@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import request from 'supertest';
 import { parse } from 'yaml';
+import { UNLEASED } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 import { fromRoot } from '../support/from-root.js';
 import { problems } from '../../src/foundation/problems/problems.js';
@@ -11,7 +12,7 @@ const { version } = JSON.parse(readFileSync(fromRoot('package.json'), 'utf8')) a
 const BROWSER = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
 
 describe('GET /', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
 
   it.each([undefined, '*/*', 'application/json'])('answers JSON to Accept: %s', async (accept) => {
     const { headers, body } = await app.get('/').set(accept === undefined ? {} : { Accept: accept });
@@ -39,7 +40,7 @@ const FILES = ['swagger-ui.css', 'index.css', 'swagger-ui-bundle.js', 'favicon-1
 const ALL = [...PAGES, ...FILES.map((name) => `/docs/${name}`)];
 
 describe.each(['internal', 'off'])('with DOCS=%s', (DOCS) => {
-  const app = useApp({ variables: { DOCS, INTERNAL_PORT: '0' } });
+  const app = useApp({ variables: { ...UNLEASED, DOCS, INTERNAL_PORT: '0' } });
 
   it.each(['/', ...ALL])(`answers ${DOCS === 'off' ? '404' : '200 on INTERNAL_PORT only'}: %s`, async (path) => {
     await app.get(path).expect(404);
@@ -55,7 +56,7 @@ function isDocument(value: unknown): boolean {
 }
 
 describe('the documentation', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
 
   /** The decompressed body of a response. */
   const bytesOf = async (path: string, encoding: string) => {

@@ -9,6 +9,7 @@ import { claimPort } from '../../tools/claim-port.js';
 import { eventually } from '../../tools/eventually.js';
 import type { TestApp } from './test-app.js';
 import { NEW_PASSWORD } from './owner.js';
+import { UNLEASED } from './settings.js';
 
 interface ReceivedMail {
   readonly to: string;
@@ -108,11 +109,11 @@ export class MailServer {
 
 /**
  * Runs a mail server for all tests of the file. Call it before the application that uses its variables starts.
- * @param more variables of that application
+ * @param more variables of that application; without a lease among them, it is {@link UNLEASED}
  */
 export function useMailServer(more: Variables = {}): { server: MailServer; variables: Variables } {
   const server = new MailServer();
-  const variables: Variables = { ...MAIL_VARIABLES, ...more };
+  const variables: Variables = { ...UNLEASED, ...MAIL_VARIABLES, ...more };
   // A getter, because the port is known only when the application reads the variables.
   Object.defineProperty(variables, 'MAIL_URL', { get: () => server.url, enumerable: true });
   beforeAll(() => server.start());

@@ -47,3 +47,9 @@ export const VARIABLES: Variables = {
   REGISTRATION_LIMIT_PER_ADDRESS: '1000000/60',
   REFRESH_LIMIT_PER_ADDRESS: '1000000/60',
 };
+
+/**
+ * For an application that verifies no key it has cached: it polls nothing, and a revocation waits for no lease. Its
+ * replicas inherit this.
+ */
+export const UNLEASED: Variables = { REVOCATION_LEASE_MS: '0' };

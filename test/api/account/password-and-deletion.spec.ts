@@ -3,7 +3,7 @@ import { problems } from '../../../src/foundation/problems/problems.js';
 import { recorded } from '../../domain/audit/record.js';
 import { atOnce, afterNext, repeatRace } from '../../support/at-once.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import type { TestApp } from '../../support/test-app.js';
 import { countByStatus, expectThrottled } from '../../support/throttled.js';
 import { useApp, useReplica } from '../../support/use-app.js';
@@ -11,7 +11,7 @@ import { NEW_PASSWORD, Owner, WRONG } from '../../support/owner.js';
 import { PasswordVerifier } from '../../../src/domain/passwords/password-verifier.js';
 import { FactorOwner } from '../../domain/second-factors/owner.js';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 const replica = useReplica(app);
 
 describe('POST /api/v0/users/me/password', () => {
@@ -133,7 +133,7 @@ describe('POST /api/v0/users/me/password', () => {
 
 describe('wrong current passwords', () => {
   const LIMIT = 4;
-  const variables = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900` };
+  const variables = { ...UNLEASED, LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900` };
   const one = useApp({ variables });
   const two = useReplica(one);
 

@@ -9,7 +9,7 @@ import { NEW_PASSWORD, Owner, type OwnSession } from '../../support/owner.js';
 import { type Changes, pollChanges } from '../../support/poll-changes.js';
 import type { Service, Tokens, User } from '../../support/test-app.js';
 import { holdRow } from '../../support/row-lock.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 
 const app = useApp();
 const replica = useReplica(app);
@@ -18,7 +18,7 @@ const HOME = '2001:db8:1:2:3::7';
 const BROWSER = 'Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0';
 
 describe('GET /api/v0/users/me/sessions', () => {
-  const app = useApp({ variables: { TRUST_PROXY: 'true' } });
+  const app = useApp({ variables: { ...UNLEASED, TRUST_PROXY: 'true' } });
 
   const loginAs = async (email: string, headers: Record<string, string>): Promise<OwnSession[]> => {
     const { body } = await app.login(email).set(headers).expect(200);

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { listWeakSettings } from '../../../src/foundation/config/weak-settings.js';
 import { parseEnvironment, type Variables } from '../../../src/foundation/config/environment.js';
-import { VARIABLES } from '../../support/settings.js';
+import { UNLEASED, VARIABLES } from '../../support/settings.js';
 import { useApp } from '../../support/use-app.js';
 
 const STRONG: Variables = {
@@ -45,7 +45,7 @@ describe('the weak settings of production', () => {
 });
 
 describe('GET /api/v0/admin/configuration-review', () => {
-  const app = useApp({ variables: { NODE_ENV: 'production' } });
+  const app = useApp({ variables: { ...UNLEASED, NODE_ENV: 'production' } });
 
   it('names weak settings without their values, and says since when the root key is in use', async () => {
     const { body } = await app.admin.get('/configuration-review').expect(200);

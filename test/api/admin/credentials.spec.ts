@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
-import { ADMIN_KEY, PASSWORD } from '../../support/settings.js';
+import { ADMIN_KEY, PASSWORD, UNLEASED } from '../../support/settings.js';
 import { useApp } from '../../support/use-app.js';
 
 type View = Readonly<Record<string, unknown>>;
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 const inAMinute = (): string => new Date(app.clock.now().getTime() + 60_000).toISOString();
 
 describe.each([

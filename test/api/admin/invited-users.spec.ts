@@ -4,7 +4,7 @@ import { recorded } from '../../domain/audit/record.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { Links, receive, receiveToken, useMailServer, workOff } from '../../support/mail-server.js';
 import { NEW_PASSWORD } from '../../support/owner.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import { useApp } from '../../support/use-app.js';
 
 const newAddress = (): string => `${randomUUID()}@example.org`;
@@ -54,7 +54,9 @@ describe('POST /api/v0/admin/users without a password', () => {
 });
 
 describe('POST /api/v0/admin/users in production without a mail server', () => {
-  const app = useApp({ variables: { NODE_ENV: 'production', PASSWORD_RESET_URL: 'https://app.example.org/reset' } });
+  const app = useApp({
+    variables: { ...UNLEASED, NODE_ENV: 'production', PASSWORD_RESET_URL: 'https://app.example.org/reset' },
+  });
 
   it('returns the link once, for the operator to hand over, valid for 7 days', async () => {
     const email = newAddress();

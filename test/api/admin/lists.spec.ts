@@ -4,6 +4,7 @@ import { FactorOwner } from '../../domain/second-factors/owner.js';
 import { eventually } from '../../../tools/eventually.js';
 import { Browser } from '../../support/console-browser.js';
 import { expectInvalid } from '../../support/expect-problem.js';
+import { UNLEASED } from '../../support/settings.js';
 import type { TestApp } from '../../support/test-app.js';
 import { useApp } from '../../support/use-app.js';
 
@@ -40,7 +41,7 @@ async function readAll(
 }
 
 describe('a list', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
   const [household_id, caller] = [randomUUID(), randomUUID()];
 
   it.each<[string, string, Record<string, string>, (index: number) => Promise<string>]>([
@@ -92,7 +93,7 @@ describe('a list', () => {
 });
 
 describe('POST /api/v0/admin/users/search', () => {
-  const app = useApp({ variables: { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '3/900' } });
+  const app = useApp({ variables: { ...UNLEASED, LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '3/900' } });
   const list = (query: Record<string, string>) => readAll(app, '/users/search', query, 'email');
   const insert = (email: string) =>
     app.database.query(
@@ -176,7 +177,7 @@ describe('POST /api/v0/admin/users/search', () => {
 });
 
 describe('GET /api/v0/admin/nodes', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
   const list = (query: Record<string, string>) => readAll(app, '/nodes', query, 'name');
   const count = async (path: string) => (await app.admin.get(`${path}/summary`).expect(200)).body as object;
   const register = async (room: string, name: string): Promise<string> =>
@@ -244,7 +245,7 @@ function flatten(node: PlanNode): PlanNode[] {
 describe('lists of 200,000 users, 20,000 nodes and their households', () => {
   let browser: Browser;
   // Without the statements of seals, which are no part of a page.
-  const app = useApp({ variables: { CONSOLE: 'on' }, settings: { auditSealIntervalSeconds: 3_600 } });
+  const app = useApp({ variables: { ...UNLEASED, CONSOLE: 'on' }, settings: { auditSealIntervalSeconds: 3_600 } });
 
   /**
    * A transaction of a job or of the autovacuum that began before the rows were committed keeps their pages from being
@@ -390,7 +391,7 @@ describe('lists of 200,000 users, 20,000 nodes and their households', () => {
 });
 
 describe('a sorted list', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
 
   it.each<[string, string, string, () => Promise<unknown>]>([
     ['/users', 'id', 'created_at', async () => app.user()],

@@ -5,12 +5,13 @@ import { eventually } from '../../../tools/eventually.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { scrape } from '../../support/scrape.js';
 import { countByStatus } from '../../support/throttled.js';
+import { UNLEASED } from '../../support/settings.js';
 import { useApp } from '../../support/use-app.js';
 
 type View = Record<string, unknown> & { operator_id: string; api_key?: string };
 
 describe('/api/v0/admin/operators', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
   const { clock } = app;
   const newName = (): string => `alice-${randomUUID()}`;
 
@@ -105,7 +106,7 @@ describe('/api/v0/admin/operators', () => {
 });
 
 describe('the acts of an operator', () => {
-  const app = useApp({ variables: { METRICS_PORT: '0' } });
+  const app = useApp({ variables: { ...UNLEASED, METRICS_PORT: '0' } });
 
   it('name it in the audit log, the log and the metrics, where the root key is the admin', async () => {
     const operator = await app.operator(['nodes'], 'carol');

@@ -3,7 +3,7 @@ import bcrypt from 'bcrypt';
 import type { Response } from 'supertest';
 import { atOnce } from '../../support/at-once.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import { useApp, useReplica } from '../../support/use-app.js';
 import { HashingThreads } from '../../../src/domain/passwords/hashing-threads.js';
 import type { Verification } from '../../../src/domain/passwords/password.worker.js';
@@ -12,7 +12,7 @@ import type { User } from '../../support/test-app.js';
 
 const COST = 5;
 const ABSENT = 'unknown@example.org';
-const app = useApp({ variables: { BCRYPT_COST: String(COST) } });
+const app = useApp({ variables: { ...UNLEASED, BCRYPT_COST: String(COST) } });
 
 describe('POST /api/v0/auth/login', () => {
   it('returns a token pair with Cache-Control: no-store', async () => {
@@ -163,7 +163,7 @@ describe('a refused login (against enumeration)', () => {
 const BUSY = problems.hashingBusy;
 
 describe('a full hashing queue', () => {
-  const app = useApp({ variables: { BCRYPT_COST: '9' }, settings: { hashThreads: 1, hashQueueLimit: 1 } });
+  const app = useApp({ variables: { ...UNLEASED, BCRYPT_COST: '9' }, settings: { hashThreads: 1, hashQueueLimit: 1 } });
 
   it.each([
     ['a known account', 200],

@@ -3,11 +3,11 @@ import { readClaims } from '../../../tools/read-claims.js';
 import { atOnce, ROUNDS } from '../../support/at-once.js';
 import { expectEnded, expectProblem } from '../../support/expect-problem.js';
 import type { Tokens } from '../../support/test-app.js';
-import { MASTER_KEY as FORMER_MASTER_KEY } from '../../support/settings.js';
+import { MASTER_KEY as FORMER_MASTER_KEY, UNLEASED } from '../../support/settings.js';
 import { useApp, useReplica } from '../../support/use-app.js';
 import { recorded } from '../../domain/audit/record.js';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 const replica = useReplica(app);
 // A machine that stalls would cross the bounds of seconds by itself.
 const { clock } = app;
@@ -275,7 +275,7 @@ const HOME = '192.0.2.7';
 const AWAY = '198.51.100.9';
 
 describe('a refresh that is repeated within the grace', () => {
-  const app = useApp({ variables: { TRUST_PROXY: 'true' } });
+  const app = useApp({ variables: { ...UNLEASED, TRUST_PROXY: 'true' } });
   const replica = useReplica(app);
 
   const refreshFrom = async (address: string, token: string, through = app): Promise<Tokens> =>

@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { atOnce } from '../../support/at-once.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import { useApp } from '../../support/use-app.js';
 import type { User } from '../../support/test-app.js';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 
 describe('POST /api/v0/auth/register', () => {
   const register = (body: object) => app.post('/api/v0/auth/register', body);

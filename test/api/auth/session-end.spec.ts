@@ -5,10 +5,11 @@ import { eventually } from '../../../tools/eventually.js';
 import { recorded } from '../../domain/audit/record.js';
 import { atOnce, ROUNDS, repeatRace } from '../../support/at-once.js';
 import { expectEnded, expectInvalid, expectProblem } from '../../support/expect-problem.js';
+import { UNLEASED } from '../../support/settings.js';
 import type { Tokens, User } from '../../support/test-app.js';
 import { useApp, useReplica } from '../../support/use-app.js';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 const replica = useReplica(app);
 
 const withBearer = (accessToken: string, body?: object): SupertestRequest =>
@@ -122,7 +123,7 @@ describe('the end of a session that races with its use on another replica', () =
 });
 
 describe('the limit of sessions of one user', () => {
-  const app = useApp({ settings: { sessionLimitPerUser: 5 } });
+  const app = useApp({ variables: UNLEASED, settings: { sessionLimitPerUser: 5 } });
   const replica = useReplica(app);
 
   const liveSessionsOf = ({ id }: User) =>

@@ -13,7 +13,7 @@ import { PASSWORD } from '../../support/settings.js';
 
 const NO_CACHE = { 'Cache-Control': 'no-cache' };
 
-const { server, variables } = useMailServer();
+const { server, variables } = useMailServer({ REVOCATION_LEASE_MS: '200' });
 const app = useApp({ variables });
 
 describe('validations with Cache-Control: no-cache', () => {

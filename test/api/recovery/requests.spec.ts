@@ -6,6 +6,7 @@ import { Links, countWaiting, MAIL_VARIABLES, useMailServer, workOff } from '../
 import { SHORT_WAITS, withPatientReplica } from '../../support/outage.js';
 import { expectThrottled } from '../../support/throttled.js';
 import { untilVerdict } from '../../support/until-verdict.js';
+import { UNLEASED } from '../../support/settings.js';
 import { useApp } from '../../support/use-app.js';
 import { MailWorker } from '../../../src/domain/mail/mail-worker.js';
 import { eventually } from '../../../tools/eventually.js';
@@ -55,7 +56,7 @@ describe('a request for a link', () => {
 
 describe('requests for links', () => {
   const app = useApp({
-    variables: { ...UNREACHABLE, TRUST_PROXY: 'true' },
+    variables: { ...UNLEASED, ...UNREACHABLE, TRUST_PROXY: 'true' },
     settings: {
       mailLimitPerAddress: { points: 5, seconds: 900 },
       mailLimitPerAccount: { points: 2, seconds: 900 },
@@ -126,7 +127,7 @@ describe('without the database', () => {
 });
 
 describe('production without MAIL_URL', () => {
-  const app = useApp({ variables: { NODE_ENV: 'production' } });
+  const app = useApp({ variables: { ...UNLEASED, NODE_ENV: 'production' } });
 
   it('answers the routes of links as unknown ones, to every method and with any credential', async () => {
     const { access_token } = await (await app.user()).logsIn();
@@ -150,7 +151,7 @@ describe('production without MAIL_URL', () => {
 });
 
 describe('development without MAIL_URL', () => {
-  const app = useApp({ variables: { NODE_ENV: 'development' } });
+  const app = useApp({ variables: { ...UNLEASED, NODE_ENV: 'development' } });
 
   it('prints the mail, and its link can be used', async () => {
     const print = jest.spyOn(console, 'log').mockImplementation(() => undefined);

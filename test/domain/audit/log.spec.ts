@@ -4,14 +4,14 @@ import { CountedRefusals } from '../../../src/domain/audit/counted-refusals.js';
 import { AuditJob, SealJob } from '../../../src/domain/maintenance/jobs.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import { TestClock } from '../../support/test-clock.js';
 import { TestApp } from '../../support/test-app.js';
 import { monthsAgo, oldMonth, partitionOf, partitionsOf } from './months.js';
 import { type Item, pageOf, recorded } from './record.js';
 import { useApp, useReplica } from '../../support/use-app.js';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 const replica = useReplica(app);
 
 /** The months that the job creates ahead, from this one on. */
@@ -23,7 +23,7 @@ const monthsFrom = (moment: Date, count: number): string[] =>
 
 describe('the table audit_events', () => {
   it('refuses UPDATE, DELETE and TRUNCATE in every partition, also from a superuser', async () => {
-    const app = await TestApp.start();
+    const app = await TestApp.start({ variables: UNLEASED });
     await app.user();
     await app.database.query(
       `INSERT INTO audit_events VALUES (gen_random_uuid(), '2001-01-01', 'user.registered', 'open', null, null, null, null, 1, '{}')`,
@@ -49,7 +49,7 @@ describe('the table audit_events', () => {
   });
 
   it('gets its monthly partitions in advance, in one replica at a time, and drops them after their retention', async () => {
-    const variables = { AUDIT_RETENTION_DAYS: '100' };
+    const variables = { ...UNLEASED, AUDIT_RETENTION_DAYS: '100' };
     const app = await TestApp.start({ variables });
     const replica = await app.startReplica();
     const keep = async () => {
@@ -78,7 +78,7 @@ describe('the table audit_events', () => {
 
   it('stores a row of a month without a partition in the default partition, and moves it later', async () => {
     const clock = new TestClock();
-    const app = await TestApp.start({ clock });
+    const app = await TestApp.start({ variables: UNLEASED, clock });
     clock.advance({ days: 300 });
     const alice = await app.user();
     const where = () =>
@@ -96,7 +96,7 @@ describe('the table audit_events', () => {
 
   it('loses no row that is written while rows are moved to their partition', async () => {
     const clock = new TestClock();
-    const app = await TestApp.start({ clock });
+    const app = await TestApp.start({ variables: UNLEASED, clock });
     clock.advance({ days: 300 });
     const alice = await app.user();
     const logins = Array.from({ length: 60 }, () => alice.logsIn());
@@ -114,7 +114,7 @@ describe('the table audit_events', () => {
 
 describe('an act and its audit row', () => {
   it('are committed together or not at all', async () => {
-    const app = await TestApp.start();
+    const app = await TestApp.start({ variables: UNLEASED });
     const [alice, node, service] = [await app.user(), await app.node(), await app.service()];
     const { refresh_token } = await alice.logsIn();
     await app.database.query('ALTER TABLE audit_events ADD CONSTRAINT full_disk CHECK (count < 0) NOT VALID');
@@ -187,7 +187,7 @@ describe('GET /api/v0/admin/audit-events', () => {
   });
 
   it('returns each row once, newest first, over all pages, also rows with the same time and rows that are still counted', async () => {
-    const other = await TestApp.start({ clock });
+    const other = await TestApp.start({ variables: UNLEASED, clock });
     // Two random addresses may share a row.
     for (const name of ['a', 'b', 'c']) await other.login(`${name}@example.org`).expect(401);
     await other.database.query(

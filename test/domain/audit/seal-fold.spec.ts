@@ -5,7 +5,7 @@ import { SealFold } from '../../../src/domain/audit/seals/seal-fold.js';
 import { BEGIN_VERIFICATION, SealVerifier } from '../../../src/domain/audit/seals/seal-verifier.js';
 import { encodeEntries, SealKey, type Query, type SealContent } from '../../../src/domain/audit/seals/seal.js';
 import { AuditJob } from '../../../src/domain/maintenance/jobs.js';
-import { MASTER_KEY } from '../../support/settings.js';
+import { MASTER_KEY, UNLEASED } from '../../support/settings.js';
 import { TestApp } from '../../support/test-app.js';
 import { Subscriber } from '../events/subscriber.js';
 import { Auditor, insertion, seal, tamper, whileSealing } from './auditor.js';
@@ -22,7 +22,7 @@ let app: TestApp;
 let auditor: Auditor;
 
 beforeEach(async () => {
-  app = new TestApp();
+  app = new TestApp({ variables: UNLEASED });
   // The first seal is made at the start.
   await whileSealing(`-${AGE_DAYS} days`, () => app.start());
   auditor = new Auditor(app.database);

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import type { Client } from 'pg';
 import { ORIGIN } from '../../../src/domain/events/event-cursor.js';
 import { openTransaction } from '../../support/row-lock.js';
+import { UNLEASED } from '../../support/settings.js';
 import { useApp } from '../../support/use-app.js';
 import { withWrappedQueries, type Query } from '../../support/wrapped-queries.js';
 import { insertion } from '../audit/auditor.js';
@@ -58,7 +59,7 @@ const rewinds = fc
   ]);
 const all = fc.oneof({ weight: 4, arbitrary: histories }, lateCommits, rewinds);
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 
 /** A service that acknowledges only what it has handled, and the promise by which its answers are judged. */
 class World {

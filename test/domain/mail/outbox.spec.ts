@@ -18,7 +18,7 @@ import {
   workOff,
 } from '../../support/mail-server.js';
 import { metricsUrl, scrape } from '../../support/scrape.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import { TestApp } from '../../support/test-app.js';
 import { useApp } from '../../support/use-app.js';
 
@@ -255,7 +255,7 @@ describe('recipients at a slow server', () => {
 });
 
 describe('the next mail of a worker', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
   let outbox: Outbox;
   const add = (recipient: string, address: string) =>
     outbox.addRequest('password_reset', recipient, { requestId: null, address });
@@ -302,7 +302,7 @@ describe('a mail server that hangs', () => {
   let app: TestApp;
   beforeAll(async () => {
     silent = await SilentServer.start();
-    app = await TestApp.start({ variables: { ...MAIL_VARIABLES, MAIL_URL: silent.url } });
+    app = await TestApp.start({ variables: { ...UNLEASED, ...MAIL_VARIABLES, MAIL_URL: silent.url } });
   });
   afterAll(async () => {
     await app.stop();
@@ -357,7 +357,7 @@ describe('the connection to the mail server', () => {
   ): Promise<void> => {
     const server = new MailServer(options);
     await server.start();
-    const app = await TestApp.start({ variables: { ...MAIL_VARIABLES, MAIL_URL: toUrl(server.port) } });
+    const app = await TestApp.start({ variables: { ...UNLEASED, ...MAIL_VARIABLES, MAIL_URL: toUrl(server.port) } });
     const { email } = await app.user();
     await request(app, email);
     await workOff(app);

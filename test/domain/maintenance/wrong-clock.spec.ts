@@ -1,6 +1,7 @@
 import { AuditJob, PurgeJob } from '../../../src/domain/maintenance/jobs.js';
 import { oldMonth, partitionsOf } from '../audit/months.js';
 import { scrape } from '../../support/scrape.js';
+import { UNLEASED } from '../../support/settings.js';
 import { TestApp } from '../../support/test-app.js';
 import { TestClock } from '../../support/test-clock.js';
 import { useApp } from '../../support/use-app.js';
@@ -19,7 +20,7 @@ describe.each([
   ['ahead', DAYS],
   ['behind', -DAYS],
 ])('a replica whose clock is 500 days %s of PostgreSQL', (_name, days) => {
-  const app = useApp({ variables: { METRICS_PORT: '0' } });
+  const app = useApp({ variables: { ...UNLEASED, METRICS_PORT: '0' } });
   const { clock } = app;
 
   beforeAll(async () => {
@@ -78,7 +79,7 @@ describe.each([
 
 describe('retention', () => {
   it('drops at most one month of the audit log per run', async () => {
-    const app = await TestApp.start();
+    const app = await TestApp.start({ variables: UNLEASED });
     const [oldest, older] = [await oldMonth(app.database, 30), await oldMonth(app.database, 20)];
     const dropped = async (): Promise<string[]> => {
       const before = await partitionsOf(app.database);
@@ -94,7 +95,7 @@ describe('retention', () => {
 
   it('keeps a month of the past while it holds a row recorded since, when the clock of PostgreSQL was behind', async () => {
     const clock = new TestClock();
-    const app = await TestApp.start({ clock });
+    const app = await TestApp.start({ variables: UNLEASED, clock });
     clock.advance({ days: -DAYS });
     const alice = await app.user();
     clock.advance({ days: DAYS });

@@ -5,12 +5,13 @@ import { computeDigest } from '../../../src/foundation/crypto/secret.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { useCli } from '../../support/cli.js';
 import { expectProblem } from '../../support/expect-problem.js';
+import { UNLEASED } from '../../support/settings.js';
 import type { NamedOperator } from '../../support/test-app.js';
 import { useApp } from '../../support/use-app.js';
 import { recorded } from '../audit/record.js';
 import { Authenticator } from '../second-factors/authenticator.js';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 const cli = useCli(app);
 const ACTOR: Actor = { door: 'admin', id: null, requestId: null, address: null };
 const service = (): OperatorPasskeys => app.nest.get(OperatorPasskeys, { strict: false });

@@ -3,10 +3,12 @@ import type { Response } from 'supertest';
 import { expectInvalid } from '../../support/expect-problem.js';
 import { scrape } from '../../support/scrape.js';
 import { serve } from '../../support/serve.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import { useApp, useReplica } from '../../support/use-app.js';
 
-const app = useApp({ variables: { PASSWORD_CONTEXT_WORDS: 'Umbrella,recipes', PRODUCT_NAME: 'Hearth Home' } });
+const app = useApp({
+  variables: { ...UNLEASED, PASSWORD_CONTEXT_WORDS: 'Umbrella,recipes', PRODUCT_NAME: 'Hearth Home' },
+});
 const strict = useReplica(app, { variables: { PASSWORD_MIN_LENGTH: '15' } });
 const newAddress = (name: string = randomUUID()): string => `${name}@example.org`;
 

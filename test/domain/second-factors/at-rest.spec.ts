@@ -6,13 +6,13 @@ import { problems } from '../../../src/foundation/problems/problems.js';
 import { eventually } from '../../../tools/eventually.js';
 import { expectProblem } from '../../support/expect-problem.js';
 import { SHORT_WAITS, withPatientReplica } from '../../support/outage.js';
-import { MASTER_KEY } from '../../support/settings.js';
+import { MASTER_KEY, UNLEASED } from '../../support/settings.js';
 import { expectVerdict } from '../../support/until-verdict.js';
 import { useApp, useAppPerTest } from '../../support/use-app.js';
 import { Authenticator } from './authenticator.js';
 import { logInWithPasskey, FactorOwner, passkeyOptions } from './owner.js';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 
 const NEW_MASTER_KEY = 'test-deriving-Qw7eRt5yUi3oPa9sDf1gHj6kLz8xCv2b';
 const ROTATED = { MASTER_KEY: NEW_MASTER_KEY, MASTER_KEY_PREVIOUS: MASTER_KEY };
@@ -48,7 +48,7 @@ describe('a dump of the database', () => {
 });
 
 describe('a rotation of MASTER_KEY', () => {
-  const app = useAppPerTest();
+  const app = useAppPerTest({ variables: UNLEASED });
   const marks = () => app.database.query('SELECT DISTINCT key_mark FROM totp_factors');
 
   it('keeps authenticator apps, whose secrets the start of a replica encrypts anew', async () => {

@@ -4,14 +4,14 @@ import { ThrottleWindows } from '../../../src/foundation/throttling/throttle-win
 import { atOnce } from '../../support/at-once.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { NEW_PASSWORD } from '../../support/owner.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import { countByStatus, expectThrottled } from '../../support/throttled.js';
 import { untilVerdict } from '../../support/until-verdict.js';
 import { useApp, useReplica } from '../../support/use-app.js';
 import { recorded } from '../audit/record.js';
 import { FactorOwner } from './owner.js';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 const replica = useReplica(app);
 
 describe('POST /api/v0/auth/login', () => {
@@ -186,7 +186,10 @@ describe('POST /api/v0/auth/login/second-factor', () => {
 
 describe('wrong codes of one account', () => {
   const LIMIT = 5;
-  const one = useApp({ settings: { secondFactorLimitPerAccount: { points: LIMIT, seconds: 900 } } });
+  const one = useApp({
+    variables: UNLEASED,
+    settings: { secondFactorLimitPerAccount: { points: LIMIT, seconds: 900 } },
+  });
   const two = useReplica(one);
 
   it('are counted exactly over two replicas: of 20 concurrent ones, only as many as the limit are verified', async () => {

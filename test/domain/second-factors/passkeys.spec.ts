@@ -3,7 +3,7 @@ import { problems } from '../../../src/foundation/problems/problems.js';
 import { readClaims } from '../../../tools/read-claims.js';
 import { afterNext, atOnce } from '../../support/at-once.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import type { Tokens } from '../../support/test-app.js';
 import { countByStatus, expectThrottled } from '../../support/throttled.js';
 import { useApp, useReplica } from '../../support/use-app.js';
@@ -11,7 +11,7 @@ import { recorded } from '../audit/record.js';
 import { Authenticator } from './authenticator.js';
 import { FactorOwner, logInAlone, logInWithPasskey, passkeyOptions } from './owner.js';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 const replica = useReplica(app);
 
 describe('/api/v0/users/me/passkeys', () => {

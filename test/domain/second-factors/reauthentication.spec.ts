@@ -4,13 +4,13 @@ import { problems } from '../../../src/foundation/problems/problems.js';
 import { afterNext, atOnce } from '../../support/at-once.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { NEW_PASSWORD } from '../../support/owner.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import { countByStatus } from '../../support/throttled.js';
 import { useApp, useReplica } from '../../support/use-app.js';
 import { Authenticator } from './authenticator.js';
 import { FactorOwner, type Challenge } from './owner.js';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 const replica = useReplica(app);
 
 describe('an act of an account that has a second factor', () => {

@@ -5,7 +5,7 @@ import { CodeVerifier } from '../../../src/domain/second-factors/codes.js';
 import { SecondFactorsService } from '../../../src/domain/second-factors/second-factors.service.js';
 import { afterNext, atOnce } from '../../support/at-once.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import type { TestApp } from '../../support/test-app.js';
 import { countByStatus } from '../../support/throttled.js';
 import { untilVerdict } from '../../support/until-verdict.js';
@@ -15,7 +15,7 @@ import { FactorOwner } from './owner.js';
 
 const ENROLMENT = '/api/v0/auth/login/enrolment/totp';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 /** The same service after the operator has set the variable. */
 const strict = useReplica(app, { variables: { SECOND_FACTOR_REQUIRED: 'true' } });
 const strictToo = useReplica(app, { variables: { SECOND_FACTOR_REQUIRED: '2020-01-01' } });

@@ -3,7 +3,7 @@ import { CodeVerifier } from '../../../src/domain/second-factors/codes.js';
 import { computeTotpCode, findTimeStep } from '../../../src/domain/second-factors/totp.js';
 import { afterNext, atOnce } from '../../support/at-once.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import { countByStatus } from '../../support/throttled.js';
 import { untilVerdict } from '../../support/until-verdict.js';
 import { useApp, useReplica } from '../../support/use-app.js';
@@ -39,7 +39,7 @@ describe('codes of an authenticator app', () => {
 });
 
 describe('POST /api/v0/users/me/totp', () => {
-  const app = useApp({ variables: { PRODUCT_NAME: 'Röst & Söhne' } });
+  const app = useApp({ variables: { ...UNLEASED, PRODUCT_NAME: 'Röst & Söhne' } });
   const replica = useReplica(app);
 
   it('returns the secret as text, as the URI that apps read, and as a QR code', async () => {
@@ -194,7 +194,7 @@ describe('POST /api/v0/users/me/totp', () => {
 });
 
 describe('recovery codes', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
 
   it('work once each, in any case and without their dashes, in the place of a code', async () => {
     const owner = await FactorOwner.withTotp(app);

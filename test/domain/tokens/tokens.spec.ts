@@ -3,11 +3,11 @@ import { problems } from '../../../src/foundation/problems/problems.js';
 import { readClaims } from '../../../tools/read-claims.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { generateRsaKey } from '../../support/rsa-key.js';
-import { SECRET_KEY } from '../../support/settings.js';
+import { SECRET_KEY, UNLEASED } from '../../support/settings.js';
 import type { Tokens, User } from '../../support/test-app.js';
 import { useApp } from '../../support/use-app.js';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 const { clock } = app;
 // The bounds of claims and of the grace are seconds.
 clock.stop();

@@ -9,6 +9,7 @@ import {
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { atOnce } from '../../support/at-once.js';
 import { expectProblem } from '../../support/expect-problem.js';
+import { UNLEASED } from '../../support/settings.js';
 import { useApp } from '../../support/use-app.js';
 import { type ForeignVector, LONG, VECTORS } from './foreign-hashes.js';
 
@@ -253,7 +254,7 @@ describe('a hash of another system', () => {
 });
 
 describe('an account with a hash that another system made', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
 
   const importHash = async (hash: ForeignVector['hash'] | null, madeBy?: string): Promise<string> => {
     const email = `${randomUUID()}@example.org`;

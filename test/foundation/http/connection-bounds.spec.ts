@@ -6,6 +6,7 @@ import type { LinkedExpressAdapter } from '../../../src/foundation/http/linked-e
 import type { Log } from '../../../src/foundation/logging/log.js';
 import { MetricsEndpoint, MetricsServer } from '../../../src/foundation/metrics/metrics-server.js';
 import { eventually } from '../../../tools/eventually.js';
+import { UNLEASED } from '../../support/settings.js';
 import { useApp } from '../../support/use-app.js';
 
 const TIMEOUT_MS = 10_000;
@@ -189,7 +190,7 @@ describe('the metrics server, pipelined to', () => {
 });
 
 describe('every server', () => {
-  const app = useApp({ variables: { METRICS_PORT: '0' } });
+  const app = useApp({ variables: { ...UNLEASED, METRICS_PORT: '0' } });
 
   it('ends a slow request within a second of its limit, where Node.js looks every 30 seconds', () => {
     const adapter = app.nest.getHttpAdapter() as unknown as LinkedExpressAdapter;
@@ -200,7 +201,7 @@ describe('every server', () => {
 });
 
 describe('the service, pipelined to', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
   let client: Socket;
   /** The service's end of the client's connection. */
   let accepted: Socket | undefined;

@@ -2,7 +2,7 @@ import type { Response } from 'supertest';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { Database } from '../../../src/foundation/database/database.js';
 import { expectProblem } from '../../support/expect-problem.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import { TestApp, type User } from '../../support/test-app.js';
 import { useAppPerTest } from '../../support/use-app.js';
 import { countByStatus, expectThrottled } from '../../support/throttled.js';
@@ -12,7 +12,7 @@ import { TestClock } from '../../support/test-clock.js';
 const BUSY_LIMIT = 20;
 
 // bcrypt is slower than the requests arrive, also where the queue and the hashing share a busy processor.
-const VARIABLES = { TRUST_PROXY: '1', BCRYPT_COST: '8' };
+const VARIABLES = { ...UNLEASED, TRUST_PROXY: '1', BCRYPT_COST: '8' };
 
 const SETTINGS = {
   databaseConnectTimeoutMs: 30_000,
@@ -88,7 +88,7 @@ function never(): Promise<never> {
 
 describe('credential stuffing from one address', () => {
   it('writes no row after the address has used up its budget', async () => {
-    const app = await TestApp.start({ variables: { LOGIN_LIMIT_PER_ADDRESS: '10/900' } });
+    const app = await TestApp.start({ variables: { ...UNLEASED, LOGIN_LIMIT_PER_ADDRESS: '10/900' } });
     const guess = (times: number, name: string) =>
       Promise.all(Array.from({ length: times }, (_, index) => app.login(`${name}-${index}@example.org`)));
     expect(countByStatus(await guess(30, 'first'))).toEqual({ 401: 10, 429: 20 });
@@ -103,7 +103,7 @@ describe('credential stuffing from one address', () => {
 const LIMIT = 4;
 
 const OPTIONS = {
-  variables: { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900` },
+  variables: { ...UNLEASED, LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900` },
   settings: { databaseConnectTimeoutMs: 30_000 },
 };
 

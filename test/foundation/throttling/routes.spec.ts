@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { expectProblem } from '../../support/expect-problem.js';
-import { ADMIN_KEY, PASSWORD } from '../../support/settings.js';
+import { ADMIN_KEY, PASSWORD, UNLEASED } from '../../support/settings.js';
 import type { TestApp } from '../../support/test-app.js';
 import { countByStatus, expectThrottled } from '../../support/throttled.js';
 import { useApp, useReplica } from '../../support/use-app.js';
@@ -19,6 +19,7 @@ interface Operation {
 describe('registrations and refreshes', () => {
   const one = useApp({
     variables: {
+      ...UNLEASED,
       TRUST_PROXY: '1',
       REGISTRATION_LIMIT_PER_ADDRESS: `${LIMIT}/3600`,
       REFRESH_LIMIT_PER_ADDRESS: `${LIMIT}/60`,
@@ -123,7 +124,7 @@ describe('wrong admin keys', () => {
   const LIMIT = 5;
 
   const one = useApp({
-    variables: { TRUST_PROXY: '1' },
+    variables: { ...UNLEASED, TRUST_PROXY: '1' },
     settings: { adminKeyLimitPerAddress: { points: LIMIT, seconds: 900 } },
   });
   const two = useReplica(one);

@@ -4,7 +4,7 @@ import { eventually } from '../../../tools/eventually.js';
 import { expectProblem } from '../../support/expect-problem.js';
 import { SHORT_WAITS, withPatientReplica } from '../../support/outage.js';
 import { lockTables, openTransaction } from '../../support/row-lock.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import { TestApp, type TestAppOptions } from '../../support/test-app.js';
 import { countByStatus, expectThrottled } from '../../support/throttled.js';
 import { untilVerdict } from '../../support/until-verdict.js';
@@ -17,7 +17,7 @@ describe('the throttle counters', () => {
   let app: TestApp;
 
   const start = async (options: TestAppOptions = {}): Promise<void> => {
-    app = await TestApp.start({ ...options, variables: { ...LIMITS, ...options.variables } });
+    app = await TestApp.start({ ...options, variables: { ...UNLEASED, ...LIMITS, ...options.variables } });
   };
   const guess = (times: number, email: string, by = app) =>
     Promise.all(Array.from({ length: times }, () => by.login(email, WRONG)));
