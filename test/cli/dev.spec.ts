@@ -5,7 +5,7 @@ import { DEV_NODE, DEV_SECRETS, getDevAdminKey, getDevCredential } from '../../s
 import { InvalidEnvironmentError, parseEnvironment } from '../../src/foundation/config/environment.js';
 import { findKeys } from '../../src/foundation/crypto/secret.js';
 import { Cli } from '../support/cli.js';
-import { ADMIN_KEY, SECRET_KEY } from '../support/settings.js';
+import { ADMIN_KEY, SECRET_KEY, UNLEASED } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
 const PAIR = getDevCredential('recipes', 'ocr');
@@ -43,7 +43,7 @@ describe('platform-auth dev', () => {
 });
 
 describe('the fixed values of platform-auth dev', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
 
   it.each([
     ['node', DEV_NODE.key],

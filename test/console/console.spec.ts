@@ -1,5 +1,5 @@
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { ADMIN_KEY } from '../support/settings.js';
+import { ADMIN_KEY, UNLEASED } from '../support/settings.js';
 import { CountedRefusals } from '../../src/domain/audit/counted-refusals.js';
 import { ConsoleSessions } from '../../src/console/console-sessions.js';
 import type { OperatorScope } from '../../src/foundation/common/names.js';
@@ -12,7 +12,7 @@ import type { Response } from 'supertest';
 const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
 
 describe('/console', () => {
-  const app = useApp({ variables: { CONSOLE: 'on' } });
+  const app = useApp({ variables: { ...UNLEASED, CONSOLE: 'on' } });
 
   const countNodes = async (): Promise<number> =>
     ((await app.admin.get('/nodes').expect(200)).body.items as unknown[]).length;
@@ -565,7 +565,7 @@ it.each([
   ['is not there without CONSOLE', {}],
   ['is on INTERNAL_PORT only, where that is set', { CONSOLE: 'on', INTERNAL_PORT: '0' }],
 ])('/console %s', async (_where, variables) => {
-  const app = await TestApp.start({ variables });
+  const app = await TestApp.start({ variables: { ...UNLEASED, ...variables } });
   for (const path of ['/console', '/console/login', '/console/static/console.css']) await app.get(path).expect(404);
   await app.stop();
 });

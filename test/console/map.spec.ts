@@ -1,11 +1,12 @@
 import { Browser } from '../support/console-browser.js';
+import { UNLEASED } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 import { CountedRefusals } from '../../src/domain/audit/counted-refusals.js';
 
 const ADDRESS = '/console/map';
 
 describe('/console/map', () => {
-  const app = useApp({ variables: { CONSOLE: 'on' } });
+  const app = useApp({ variables: { ...UNLEASED, CONSOLE: 'on' } });
   let browser: Browser;
   beforeAll(async () => {
     browser = await Browser.logIn(app);

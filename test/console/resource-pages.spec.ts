@@ -3,6 +3,7 @@ import { CountedRefusals } from '../../src/domain/audit/counted-refusals.js';
 import { recorded } from '../domain/audit/record.js';
 import { Browser } from '../support/console-browser.js';
 import { Home } from '../support/home.js';
+import { UNLEASED } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
 const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
@@ -10,7 +11,12 @@ const DAY_MS = 86_400_000;
 
 describe('a page of the console', () => {
   const app = useApp({
-    variables: { CONSOLE: 'on', NODE_TARGETS: 'recipes,ocr', LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '3/900' },
+    variables: {
+      ...UNLEASED,
+      CONSOLE: 'on',
+      NODE_TARGETS: 'recipes,ocr',
+      LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '3/900',
+    },
   });
   let browser: Browser;
   beforeAll(async () => {

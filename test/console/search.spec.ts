@@ -1,9 +1,10 @@
 import { recorded } from '../domain/audit/record.js';
 import { Browser } from '../support/console-browser.js';
+import { UNLEASED } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
 describe('the search field of the console', () => {
-  const app = useApp({ variables: { CONSOLE: 'on', CONSOLE_LABEL: 'production' } });
+  const app = useApp({ variables: { ...UNLEASED, CONSOLE: 'on', CONSOLE_LABEL: 'production' } });
   let browser: Browser;
   beforeAll(async () => {
     browser = await Browser.logIn(app);
@@ -77,7 +78,7 @@ describe('the search field of the console', () => {
 });
 
 describe('a page of the console', () => {
-  const app = useApp({ variables: { CONSOLE: 'on' } });
+  const app = useApp({ variables: { ...UNLEASED, CONSOLE: 'on' } });
 
   it('leads back by its breadcrumbs, names what ids are of, and says what was done', async () => {
     const browser = await Browser.logIn(app);

@@ -3,6 +3,7 @@ import type { UserExplanationResponse } from '../../../src/api/admin/explanation
 import type { ExplanationResponse } from '../../../src/api/admin/key-explanation.dto.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
+import { UNLEASED } from '../../support/settings.js';
 import { useApp, useReplica } from '../../support/use-app.js';
 import { FactorOwner } from '../../domain/second-factors/owner.js';
 import { expectThrottled } from '../../support/throttled.js';
@@ -162,7 +163,7 @@ describe('GET …/explain', () => {
 
 describe('GET /api/v0/admin/users/{id}/explain', () => {
   const app = useApp({
-    variables: { LOGIN_LIMIT_PER_ACCOUNT: '4/900', LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '5/900' },
+    variables: { ...UNLEASED, LOGIN_LIMIT_PER_ACCOUNT: '4/900', LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '5/900' },
     settings: { secondFactorLimitPerAccount: { points: 5, seconds: 900 } },
   });
   const strict = useReplica(app, { variables: { REQUIRE_VERIFIED_EMAIL: 'true' } });

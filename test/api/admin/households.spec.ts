@@ -4,6 +4,7 @@ import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { accept, Home } from '../../support/home.js';
 import { Owner } from '../../support/owner.js';
 import { countByStatus } from '../../support/throttled.js';
+import { UNLEASED } from '../../support/settings.js';
 import { useApp } from '../../support/use-app.js';
 
 interface Page {
@@ -12,7 +13,7 @@ interface Page {
 }
 
 describe('an operator', () => {
-  const app = useApp({ variables: { TRUST_PROXY: '1' } });
+  const app = useApp({ variables: { ...UNLEASED, TRUST_PROXY: '1' } });
 
   const list = async (query: string): Promise<string[]> =>
     ((await app.admin.get(`/households?${query}`).expect(200)).body as Page).items.map(({ id }) => id);
@@ -134,7 +135,7 @@ describe('an operator', () => {
 });
 
 describe('a service', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
   let headers: Record<string, string>;
 
   beforeAll(async () => {

@@ -6,10 +6,10 @@ import { eventually } from '../../../tools/eventually.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { recorded } from '../../domain/audit/record.js';
 import type { Device } from '../../support/test-app.js';
-import { ADMIN_KEY } from '../../support/settings.js';
+import { ADMIN_KEY, UNLEASED } from '../../support/settings.js';
 import { useApp } from '../../support/use-app.js';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 const registration = (more: object): object => ({ household_id: randomUUID(), room: 'hall', name: 'lamp', ...more });
 
 describe('/api/v0/admin/nodes', () => {

@@ -8,12 +8,12 @@ import { recorded } from '../../domain/audit/record.js';
 import { expectProblem } from '../../support/expect-problem.js';
 import { SHORT_WAITS, withPatientReplica } from '../../support/outage.js';
 import { scrape } from '../../support/scrape.js';
-import { ADMIN_KEY } from '../../support/settings.js';
+import { ADMIN_KEY, UNLEASED } from '../../support/settings.js';
 import type { NamedOperator, TestApp } from '../../support/test-app.js';
 import { countByStatus, expectThrottled } from '../../support/throttled.js';
 import { useApp, useReplica } from '../../support/use-app.js';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 const replica = useReplica(app);
 
 const UNKNOWN_KEY = `pa_admin_${'A'.repeat(43)}`;
@@ -117,7 +117,7 @@ describe('the key of an operator', () => {
 });
 
 describe('a refused admin key', () => {
-  const app = useApp({ variables: { METRICS_PORT: '0' } });
+  const app = useApp({ variables: { ...UNLEASED, METRICS_PORT: '0' } });
 
   it('gets the same answer, costs the same statements and counts the same, for whatever reason', async () => {
     app.clock.enterNextWindow();
@@ -170,7 +170,7 @@ describe('a refused admin key', () => {
 });
 
 const LIMIT = 5;
-const LIMITED = { settings: { adminKeyLimitPerAddress: { points: LIMIT, seconds: 900 } } };
+const LIMITED = { variables: UNLEASED, settings: { adminKeyLimitPerAddress: { points: LIMIT, seconds: 900 } } };
 
 describe('wrong guesses of admin keys', () => {
   const app = useApp(LIMITED);

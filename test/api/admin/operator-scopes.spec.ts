@@ -7,10 +7,11 @@ import { problems } from '../../../src/foundation/problems/problems.js';
 import { recorded } from '../../domain/audit/record.js';
 import { expectProblem } from '../../support/expect-problem.js';
 import { holdRow } from '../../support/row-lock.js';
+import { UNLEASED } from '../../support/settings.js';
 import type { NamedOperator } from '../../support/test-app.js';
 import { useApp } from '../../support/use-app.js';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 
 interface Route {
   readonly method: 'get' | 'post' | 'put' | 'patch' | 'delete';

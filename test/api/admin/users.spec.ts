@@ -6,7 +6,7 @@ import { recorded } from '../../domain/audit/record.js';
 import { FactorOwner } from '../../domain/second-factors/owner.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { receive, receiveToken, useMailServer, workOff } from '../../support/mail-server.js';
-import { ADMIN_KEY, PASSWORD } from '../../support/settings.js';
+import { ADMIN_KEY, PASSWORD, UNLEASED } from '../../support/settings.js';
 import type { TestApp } from '../../support/test-app.js';
 import { useApp } from '../../support/use-app.js';
 
@@ -138,7 +138,7 @@ describe('/api/v0/admin/users', () => {
 });
 
 describe('the purge job', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
   const purge = async (...replicas: TestApp[]): Promise<number> => {
     const counts = await Promise.all(replicas.map(({ nest }) => nest.get(PurgeJob).purgeExpired()));
     return counts.reduce((sum, count) => sum + count);

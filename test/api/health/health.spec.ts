@@ -6,6 +6,7 @@ import { IS_STANDBY } from '../../../src/foundation/database/connection-check.js
 import { Database } from '../../../src/foundation/database/database.js';
 import { eventually } from '../../../tools/eventually.js';
 import { expectProblem } from '../../support/expect-problem.js';
+import { UNLEASED } from '../../support/settings.js';
 import { TestApp } from '../../support/test-app.js';
 import { expectVerdict } from '../../support/until-verdict.js';
 import { useApp } from '../../support/use-app.js';
@@ -13,7 +14,7 @@ import { claimPort } from '../../../tools/claim-port.js';
 import { Readiness } from '../../../src/api/health/health-probe.js';
 
 describe('GET /health', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
 
   it('is 200 while the database answers, and open to everyone', async () => {
     const { body } = await app.get('/health').expect(200).expect('Cache-Control', 'no-store');
@@ -58,7 +59,7 @@ describe('GET /health', () => {
 describe('the database check of GET /health', () => {
   const app = useApp({
     isBehindProxy: true,
-    variables: { DATABASE_POOL_SIZE: '2' },
+    variables: { ...UNLEASED, DATABASE_POOL_SIZE: '2' },
     settings: { healthTimeoutMs: 5_000 },
   });
 

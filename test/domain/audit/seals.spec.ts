@@ -13,7 +13,7 @@ import { TestApp } from '../../support/test-app.js';
 import type { TestDatabase } from '../../support/test-database.js';
 import { Auditor, insertion, seal, tamper, whileSealing } from './auditor.js';
 import { AuditJob } from '../../../src/domain/maintenance/jobs.js';
-import { MASTER_KEY } from '../../support/settings.js';
+import { MASTER_KEY, UNLEASED } from '../../support/settings.js';
 import { useAppPerTest } from '../../support/use-app.js';
 import { oldMonth, partitionOf } from './months.js';
 
@@ -27,7 +27,7 @@ const copy = (id: string, original: string | undefined): string =>
   `INSERT INTO audit_events SELECT '${id}', time, event, actor_door, actor_id, subject, request_id, address,
      count, details, epoch, xid, recorded_at FROM audit_events WHERE id = '${original}'`;
 
-const app = useAppPerTest();
+const app = useAppPerTest({ variables: UNLEASED });
 let auditor: Auditor;
 
 beforeEach(() => {
@@ -93,7 +93,7 @@ describe('the seals of the audit log', () => {
   });
 
   it('catch up in bounded steps, from several replicas at once, while rows are added', async () => {
-    const replica = await TestApp.start({ database: app.database });
+    const replica = await TestApp.start({ variables: UNLEASED, database: app.database });
     await app.database.query(`${ROW} FROM generate_series(1, 3500)`);
     const write = async (): Promise<void> => {
       for (let written = 0; written < 100; written += 1) await app.database.query(ROW);
@@ -116,9 +116,9 @@ describe('the seals of the audit log', () => {
     await app.user();
     const checkpoint = await auditor.checkpoint();
     const server = await OwnPostgres.start();
-    await (await TestApp.start({ database: server.database })).stop();
+    await (await TestApp.start({ variables: UNLEASED, database: server.database })).stop();
     await copyLog(app.database, server.database);
-    const restored = await TestApp.start({ database: server.database });
+    const restored = await TestApp.start({ variables: UNLEASED, database: server.database });
     await restored.user();
     await seal(restored);
     const there = new Auditor(server.database);

@@ -9,7 +9,7 @@ import { PasswordVerifier } from '../../../src/domain/passwords/password-verifie
 import { recorded } from '../audit/record.js';
 import { afterNext, atOnce } from '../../support/at-once.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
-import { PASSWORD, VARIABLES } from '../../support/settings.js';
+import { PASSWORD, SETTINGS, UNLEASED } from '../../support/settings.js';
 import { countByStatus } from '../../support/throttled.js';
 import { useApp, useReplica } from '../../support/use-app.js';
 import { Authenticator } from './authenticator.js';
@@ -17,7 +17,7 @@ import { FactorOwner, logInAlone, logInWithPasskey, passkeyOptions } from './own
 import type { Tokens } from '../../support/test-app.js';
 import { untilVerdict } from '../../support/until-verdict.js';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 const replica = useReplica(app);
 
 describe('a change of second factors', () => {
@@ -224,9 +224,9 @@ describe('DELETE /api/v0/admin/users/{id}/factors', () => {
 });
 
 describe('a proof whose use could not be committed', () => {
-  const app = useApp({ settings: { databaseStatementTimeoutMs: 500 } });
+  const app = useApp({ variables: UNLEASED, settings: { databaseStatementTimeoutMs: 500 } });
   /** Makes what the tests need: its timeouts are long. */
-  const patient = useReplica(app, { variables: VARIABLES });
+  const patient = useReplica(app, { settings: SETTINGS });
   let holder: Client;
 
   beforeEach(async () => {

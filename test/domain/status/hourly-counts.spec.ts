@@ -5,6 +5,7 @@ import { Database, type Statement } from '../../../src/foundation/database/datab
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { eventually } from '../../../tools/eventually.js';
 import { expectProblem } from '../../support/expect-problem.js';
+import { UNLEASED } from '../../support/settings.js';
 import { useAppPerTest } from '../../support/use-app.js';
 
 const HOUR_SECONDS = 3_600;
@@ -14,7 +15,7 @@ const pickCounts = (hour: Counts): Counts =>
   Object.fromEntries(COUNTER_NAMES.map((name) => [name, hour[name]])) as Counts;
 
 describe('GET /api/v0/admin/hourly-counts', () => {
-  const app = useAppPerTest({ settings: { adminKeyLimitPerAddress: { points: 2, seconds: 60 } } });
+  const app = useAppPerTest({ variables: UNLEASED, settings: { adminKeyLimitPerAddress: { points: 2, seconds: 60 } } });
 
   const listHours = async (hours: number) =>
     (await app.admin.get(`/hourly-counts?hours=${hours}`).expect(200)).body.items as Counts[];

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { Owner } from '../../support/owner.js';
 import { openTransaction } from '../../support/row-lock.js';
+import { UNLEASED } from '../../support/settings.js';
 import { useApp } from '../../support/use-app.js';
 
 describe('memberships in the answer about a user', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
   let service: Record<string, string>;
 
   beforeAll(async () => {
@@ -118,7 +119,7 @@ describe('memberships in the answer about a user', () => {
 });
 
 describe('a household that does not exist', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
 
   const read = (id: string) => app.database.query('SELECT name FROM households WHERE id = $1', [id]);
 

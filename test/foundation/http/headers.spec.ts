@@ -8,7 +8,7 @@ import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import request from 'supertest';
 import { DEV_SECRETS } from '../../../src/cli/dev/fixed-values.js';
-import { ADMIN_KEY } from '../../support/settings.js';
+import { ADMIN_KEY, UNLEASED } from '../../support/settings.js';
 import type { TestApp } from '../../support/test-app.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { expectProblem } from '../../support/expect-problem.js';
@@ -27,7 +27,7 @@ const PREFLIGHT = {
 };
 
 describe('with CORS_ORIGINS', () => {
-  const app = useApp({ variables: { CORS_ORIGINS: `${ADMIN_UI}, ${LOCAL_UI}` } });
+  const app = useApp({ variables: { ...UNLEASED, CORS_ORIGINS: `${ADMIN_UI}, ${LOCAL_UI}` } });
 
   const corsHeadersOf = (headers: Record<string, string>): string[] =>
     Object.keys(headers).filter((name) => name.startsWith('access-control-'));
@@ -118,7 +118,7 @@ describe('with CORS_ORIGINS', () => {
 });
 
 describe('a request that does not arrive whole in time', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
 
   it('is 408, which is no verdict', async () => {
     const socket = new PassThrough();
@@ -130,7 +130,7 @@ describe('a request that does not arrive whole in time', () => {
 });
 
 describe('the Host of a request', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
   const dev = useReplica(app, { variables: { SECRET_KEY: DEV_SECRETS.SECRET_KEY } });
   const get = (to: TestApp, path: string, host: string) => to.get(path).set('Host', host);
 
@@ -169,7 +169,7 @@ const DOORS: Door[] = [
 ];
 
 describe('a credential header', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
 
   describe.each(DOORS)('$header at $method $path', ({ header, method, path, more = [] }) => {
     const raw = (...values: string[]): Promise<string> =>

@@ -5,7 +5,7 @@ import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import type { Response } from 'supertest';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { sendRaw } from '../../support/raw-request.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import { useApp } from '../../support/use-app.js';
 import { MAX_ERRORS, problems } from '../../../src/foundation/problems/problems.js';
 
@@ -17,7 +17,7 @@ const BROWSER_HEADERS = [
   /^Referrer-Policy: no-referrer\r$/m,
   /^X-Content-Type-Options: nosniff\r$/m,
 ];
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 
 const send = (path: string, body: Buffer | string, headers: Record<string, string> = {}) =>
   app

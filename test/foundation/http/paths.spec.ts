@@ -2,11 +2,11 @@ import request from 'supertest';
 import { type Problem, problems } from '../../../src/foundation/problems/problems.js';
 import { expectProblem } from '../../support/expect-problem.js';
 import { sendRaw } from '../../support/raw-request.js';
-import { ADMIN_KEY } from '../../support/settings.js';
+import { ADMIN_KEY, UNLEASED } from '../../support/settings.js';
 import type { Device, Service } from '../../support/test-app.js';
 import { useApp, useReplica } from '../../support/use-app.js';
 
-const app = useApp();
+const app = useApp({ variables: UNLEASED });
 let node: Device;
 let service: Service;
 

@@ -3,7 +3,7 @@ import type { Test as SupertestRequest } from 'supertest';
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
 import type { SecurityEvent } from '../../../src/foundation/common/security-events.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import type { Tokens } from '../../support/test-app.js';
 import { NEW_PASSWORD, Owner, WRONG } from '../../support/owner.js';
 import { useApp } from '../../support/use-app.js';
@@ -11,7 +11,7 @@ import { toErrorFields } from '../../../src/foundation/logging/log.js';
 import { createTestDatabase, type TestDatabase } from '../../support/test-database.js';
 
 describe('security events', () => {
-  const app = useApp();
+  const app = useApp({ variables: UNLEASED });
   const { clock } = app;
 
   /** Expects that an act logs exactly one event, with the id of its request. */

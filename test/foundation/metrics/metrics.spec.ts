@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { eventually } from '../../../tools/eventually.js';
 import { fromRoot } from '../../support/from-root.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import { metricsUrl, scrape, type Scrape } from '../../support/scrape.js';
 import { TestApp } from '../../support/test-app.js';
 import { useApp } from '../../support/use-app.js';
@@ -152,7 +152,10 @@ describe('/metrics', () => {
   });
 
   it('exports the number of running and waiting hashes', async () => {
-    const slow = await TestApp.start({ variables: { ...ON, BCRYPT_COST: '12' }, settings: { hashThreads: 1 } });
+    const slow = await TestApp.start({
+      variables: { ...UNLEASED, ...ON, BCRYPT_COST: '12' },
+      settings: { hashThreads: 1 },
+    });
     let open = 0;
     // Called again when the previous ones ended before a scrape saw them.
     const logIn = (): void => {
@@ -171,13 +174,13 @@ describe('/metrics', () => {
   });
 
   it('is off when METRICS_PORT is unset', async () => {
-    const silent = await TestApp.start();
+    const silent = await TestApp.start({ variables: UNLEASED });
     expect(silent.nest.get(MetricsServer).port).toBeUndefined();
     await silent.stop();
   });
 
   it('keeps the counts of each application apart, and stops with it', async () => {
-    const other = await TestApp.start({ variables: ON });
+    const other = await TestApp.start({ variables: { ...UNLEASED, ...ON } });
     const url = metricsUrl(other);
     await other.get('/health/live');
     const labels = { route: '/health/live', method: 'GET', status: '200', door: 'none' };
@@ -189,7 +192,7 @@ describe('/metrics', () => {
 
 describe('database_up', () => {
   it('follows the database without a request to /health', async () => {
-    const app = await TestApp.start({ variables: ON, isBehindProxy: true });
+    const app = await TestApp.start({ variables: { ...UNLEASED, ...ON }, isBehindProxy: true });
     const { proxy } = app;
     expect((await scrape(app)).value('database_up')).toBe(1);
     await proxy.close();
@@ -211,7 +214,7 @@ describe('what is read from the database', () => {
   afterAll(() => void jest.restoreAllMocks());
 
   it('counts live keys of every kind that expire within 14 days', async () => {
-    const app = await TestApp.start({ variables: ON });
+    const app = await TestApp.start({ variables: { ...UNLEASED, ...ON } });
     const inDays = (days: number): string => new Date(Date.now() + days * 86_400_000).toISOString();
     expect((await scrape(app)).value('keys_expiring')).toBe(0);
     await app.operator(['read'], 'soon', inDays(13));
@@ -229,7 +232,7 @@ describe('what is read from the database', () => {
 
   it('counts live sessions at most twice a minute, by a monotonic clock', async () => {
     const clock = new TestClock();
-    const app = await TestApp.start({ variables: ON, clock });
+    const app = await TestApp.start({ variables: { ...UNLEASED, ...ON }, clock });
     expect((await scrape(app)).value('live_sessions')).toBe(0);
     const user = await app.user();
     const { refresh_token } = await user.logsIn();
@@ -250,7 +253,7 @@ describe('what is read from the database', () => {
   });
 
   it('tells how far the background work is behind, as the route of the operators does', async () => {
-    const app = await TestApp.start({ variables: ON });
+    const app = await TestApp.start({ variables: { ...UNLEASED, ...ON } });
     const read = async () => {
       const { items } = (await app.admin.get('/background-work').expect(200)).body as BackgroundWorkResponse;
       const overdue = items.filter(({ is_overdue }) => is_overdue).map(({ name }) => name);
@@ -283,7 +286,7 @@ describe('what is read from the database', () => {
   });
 
   it.each(['cut off', 'silent'])('is missing, alone, while the database is %s', async (outage) => {
-    const app = await TestApp.start({ variables: ON, isBehindProxy: true });
+    const app = await TestApp.start({ variables: { ...UNLEASED, ...ON }, isBehindProxy: true });
     const { proxy } = app;
     const isCounted = async (): Promise<boolean> => {
       skip(60);

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { HashingThreads } from '../../../src/domain/passwords/hashing-threads.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { expectProblem } from '../../support/expect-problem.js';
-import { PASSWORD } from '../../support/settings.js';
+import { PASSWORD, UNLEASED } from '../../support/settings.js';
 import { useApp, useReplica } from '../../support/use-app.js';
 import { countByStatus, expectThrottled } from '../../support/throttled.js';
 import { recorded } from '../../domain/audit/record.js';
@@ -17,6 +17,7 @@ const WRONG = 'not her passphrase';
 const GUESSES = IS_NIGHTLY ? 1_000 : 200;
 
 const LIMITS = {
+  ...UNLEASED,
   LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900`,
   LOGIN_LIMIT_PER_ACCOUNT: '100/900',
   LOGIN_LIMIT_PER_ADDRESS: '1000/900',
@@ -99,7 +100,11 @@ const EMAIL = 'unknown@example.org';
 
 describe('the throttled address', () => {
   const LIMIT = 3;
-  const LIMITS = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900`, REFRESH_LIMIT_PER_ADDRESS: `${LIMIT}/900` };
+  const LIMITS = {
+    ...UNLEASED,
+    LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900`,
+    REFRESH_LIMIT_PER_ADDRESS: `${LIMIT}/900`,
+  };
 
   const behindProxy = useApp({ variables: { ...LIMITS, LOGIN_LIMIT_PER_ADDRESS: `${LIMIT}/900`, TRUST_PROXY: '1' } });
 
@@ -161,7 +166,12 @@ describe('the throttled address', () => {
 
 describe('one IPv6 customer', () => {
   const app = useApp({
-    variables: { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '5/60', LOGIN_LIMIT_PER_ACCOUNT: '40/900', TRUST_PROXY: '1' },
+    variables: {
+      ...UNLEASED,
+      LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '5/60',
+      LOGIN_LIMIT_PER_ACCOUNT: '40/900',
+      TRUST_PROXY: '1',
+    },
   });
   const toAddress = (prefix: string, index: number): string =>
     `2001:db8:${prefix}${index.toString(16).padStart(2, '0')}::1`;
@@ -192,6 +202,7 @@ const HOME = '198.51.100.7';
 
 describe('an attacker who guesses passwords', () => {
   const LIMITS = {
+    ...UNLEASED,
     TRUST_PROXY: '1',
     LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${PER_PAIR}/900`,
     LOGIN_LIMIT_PER_ACCOUNT: `${PER_ACCOUNT}/900`,
