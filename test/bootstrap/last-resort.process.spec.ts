@@ -23,9 +23,11 @@ describe('the process of the service', () => {
     const service = await start({ NODE_OPTIONS: failing(code) });
     service.kill('SIGUSR2');
     expect(await service.exited()).toBe(1);
-    const lines = service.lines.map((line) => JSON.parse(line) as object);
+    const lines = service.lines.map((line) => JSON.parse(line) as { msg: string });
+    // A start on a busy machine may report that it waits.
+    const failures = lines.filter(({ msg }) => msg !== 'start_waits');
     const error = { name: 'TypeError', stack: expect.stringContaining('    at ') as string };
-    expect(lines).toMatchObject([{ level: ERROR, msg: 'process_failed', reason, error }]);
+    expect(failures).toMatchObject([{ level: ERROR, msg: 'process_failed', reason, error }]);
     expect(service.output).not.toContain(SECRET);
   });
 
