@@ -3,12 +3,12 @@ import { join } from 'node:path';
 import { eventually } from '../../tools/eventually.js';
 import { FirstRunFolder, isAlive } from '../support/first-run-folder.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { PASSWORD } from '../support/settings.js';
+import { PASSWORD, withSettings } from '../support/settings.js';
 import { EmbeddedPostgres } from '../../src/foundation/embedded-postgres/embedded-postgres.js';
 import { IS_NIGHTLY } from '../../tools/nightly.js';
 import { makePassword, withClient } from '../../tools/postgres.js';
 
-const VARIABLES = { BCRYPT_COST: '4' };
+const VARIABLES = { BCRYPT_COST: '4', ...withSettings({}) };
 
 const SCENARIO_MS = 240_000;
 
