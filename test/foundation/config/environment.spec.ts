@@ -122,6 +122,7 @@ describe('the configuration', () => {
     ],
     ADMIN_API_KEY: [
       'short-but-random-9f8e7d',
+      'placeholder-placeholder-placeholder',
       'a blank in it, which no header may end with ',
       'ein-schlüssel-der-in-keine-kopfzeile-passt',
     ],
