@@ -133,7 +133,7 @@ export class OperatorsAdminController {
   @Delete(':operator_id')
   @RequireAdmin('operators', {
     summary: 'Revoke an operator',
-    description: 'Its key is refused from the next call on. The operator stays in lists, for the record.',
+    description: 'Its key is refused from the next call on. The operator stays in lists until it is purged.',
     refusals: [problems.notFound, problems.exceedsOwnRights],
   })
   async revokeOperator(@Req() request: Request, @Param('operator_id') id: string): Promise<void> {

@@ -40,7 +40,7 @@ import type { Page } from '../../foundation/database/page.js';
 export interface AuditFilter {
   /** Id of the actor, or the door of an actor without an id. */
   readonly actor: string | undefined;
-  /** Name of an operator, revoked or not, in place of `actor`. */
+  /** Name of an operator, revoked or purged too, in place of `actor`. */
   readonly operator: string | undefined;
   readonly subject: string | undefined;
   readonly requestId: string | undefined;
@@ -189,7 +189,8 @@ function toConditions(filter: AuditFilter, after: Position | undefined) {
       ? (name: string) => `actor_id = ${name}`
       : (name: string) => `actor_door = ${name} AND actor_id IS NULL`;
   add(byActor, actor);
-  add((name) => `actor_id = ANY(ARRAY(SELECT id::text FROM operators WHERE name = ${name}))`, operator);
+  // By the name in the row: the row of a revoked operator may be purged before those of its acts.
+  add((name) => `actor_door = 'admin' AND details ->> 'operator' = ${name}`, operator);
   add((name) => `subject = ${name}`, subject);
   add((name) => `(request_id = ${name} OR details -> 'request_ids' ? ${name})`, requestId);
   add((name) => `(address = ${name} OR details -> 'addresses' ? ${name})`, address);

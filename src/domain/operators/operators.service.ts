@@ -1,8 +1,9 @@
 /**
  * Operators: people and programs with a key of their own for the admin door, and scopes. keys/key-store.ts has their
- * keys, which are read at each call. Names are unique among operators that are not revoked; rows are never deleted,
- * because the audit log refers to them. Invariant: an operator manages only keys with no more rights than its own. Its
- * own row is locked meanwhile, so that nothing it does to operators commits after its revocation has answered.
+ * keys, which are read at each call. Names are unique among operators that are not revoked, and do not change: the audit
+ * log has the name in each row, and may keep it for longer than the purge keeps the operator. Invariant: an operator
+ * manages only keys with no more rights than its own. Its own row is locked meanwhile, so that nothing it does to
+ * operators commits after its revocation has answered.
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';

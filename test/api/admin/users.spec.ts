@@ -171,6 +171,18 @@ describe('the purge job', () => {
     expectProblem(await app.admin.get(`/nodes/${revoked.nodeId}`), problems.notFound);
   });
 
+  it('leaves the acts of a purged operator in the audit log, where its name finds them', async () => {
+    const operator = await app.operator(['users']);
+    await operator.as().delete(`/users/${(await app.user()).id}`).expect(204);
+    await app.admin.delete(`/operators/${operator.id}`).expect(204);
+    app.clock.advance({ days: 366 });
+    expect(await purge(app)).toBe(1);
+    expectProblem(await app.admin.get(`/operators/${operator.id}`), problems.notFound);
+    expect(await recorded(app, { actor: `operator:${operator.name}` })).toMatchObject([
+      { event: 'admin.user.deleted', actor: { id: operator.id, name: `operator:${operator.name}` } },
+    ]);
+  });
+
   it('keeps ended sessions no longer than the audit log', async () => {
     const short = await app.startReplica({ variables: { AUDIT_RETENTION_DAYS: '7' } });
     const { refresh_token } = await (await app.user()).logsIn();

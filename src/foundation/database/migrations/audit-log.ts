@@ -27,6 +27,7 @@ export class CreateAuditLog1795651200009 extends SqlMigration {
     ) PARTITION BY RANGE (time);
     CREATE INDEX audit_events_actor_id_idx ON audit_events (actor_id, time, id) WHERE actor_id IS NOT NULL;
     CREATE INDEX audit_events_actor_door_idx ON audit_events (actor_door, time, id) WHERE actor_id IS NULL;
+    CREATE INDEX audit_events_operator_idx ON audit_events ((details ->> 'operator'), time, id) WHERE actor_door = 'admin';
     CREATE INDEX audit_events_subject_idx ON audit_events (subject, time, id);
     CREATE INDEX audit_events_event_idx ON audit_events (event, time, id);
     CREATE INDEX audit_events_xid_idx ON audit_events (epoch, xid, time, id);

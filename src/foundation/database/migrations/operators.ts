@@ -33,7 +33,7 @@ export class CreateOperators1795651200007 extends SqlMigration {
     CREATE INDEX operators_previous_key_digest_idx ON operators (previous_key_digest)
       WHERE previous_key_digest IS NOT NULL;
     COMMENT ON TABLE operators IS
-      'people and programs that present a key of their own at the admin door; never purged, because the audit log refers to them';
+      'people and programs that present a key of their own at the admin door; rows of the audit log have their names too';
     COMMENT ON COLUMN operators.name IS 'canonical: lower case; does not change';
     COMMENT ON COLUMN operators.scopes IS 'read, nodes, apps, users, operators';
     COMMENT ON COLUMN operators.key_digest IS 'SHA-256 of the key, which has 256 bits';
