@@ -253,6 +253,14 @@ describe('GET /docs-json', () => {
     expect(JSON.stringify(document)).not.toMatch(/_digest|password_hash|passwordHash/);
   });
 
+  it('documents hashing_busy for every route that may answer 429, because the queue of the throttles may be full', () => {
+    const lacking = operations.filter(
+      ([, { responses }]) =>
+        responses['429'] && !responses['503']?.content?.['application/problem+json']?.examples?.hashing_busy,
+    );
+    expect(lacking.map(([name]) => name)).toEqual([]);
+  });
+
   it('documents 500 for every route, and 503 for routes that need the database', () => {
     const lacking = operations.filter(([, { responses }]) => !responses['500'] || !responses['503']);
     expect(lacking.map(([name]) => name)).toEqual([]);

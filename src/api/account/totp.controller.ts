@@ -5,7 +5,7 @@ import { toOwnCall } from '../../foundation/access/actor.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import { RequireUser } from '../../foundation/access/route-decorators.js';
 import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';
-import { problems } from '../../foundation/problems/problems.js';
+import { problems, THROTTLE_PROBLEMS } from '../../foundation/problems/problems.js';
 import type { UserWithFactors } from '../../domain/second-factors/second-factors.service.js';
 import { ProofRequest, CodeField } from './second-factor.dto.js';
 import { TotpService, type TotpEnrolment } from '../../domain/second-factors/totp.service.js';
@@ -53,12 +53,7 @@ export class RecoveryCodesResponse {
   recovery_codes!: string[];
 }
 
-const CODE_PROBLEMS = [
-  problems.wrongSecondFactor,
-  problems.tooManyRequests,
-  problems.hashingBusy,
-  problems.totpSecretUnreadable,
-];
+const CODE_PROBLEMS = [problems.wrongSecondFactor, ...THROTTLE_PROBLEMS, problems.totpSecretUnreadable];
 
 @ApiTags('users')
 @Controller('api/v0/users/me')

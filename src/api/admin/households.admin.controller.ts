@@ -24,7 +24,7 @@ import {
   RoleField,
 } from '../households/household.dto.js';
 
-/** Not by id: those that nodes name are no UUIDv7, so their order is not that of creation. */
+/** Not by id: an id that a node names may be a UUID of any version, so the order of the ids is not that of creation. */
 const ORDERS = { created_at: 'createdAt' };
 
 class HouseholdsQuery extends PageQuery {
@@ -153,8 +153,8 @@ export class HouseholdsAdminController {
   @Post(':household_id/members')
   @RequireAdmin('nodes', {
     summary: 'Add a member to a household',
-    description: 'Without an invitation. Only the limit of 100 members holds for operators.',
-    refusals: [problems.notFound, problems.alreadyMember, problems.householdFull],
+    description: 'Without an invitation. A household has at most 100 members, and a user at most 100 households.',
+    refusals: [problems.notFound, problems.alreadyMember, problems.householdFull, problems.tooManyHouseholds],
     creates: AdminHouseholdMemberResponse,
   })
   async addHouseholdMember(

@@ -12,7 +12,7 @@ import { Public } from '../../foundation/access/route-decorators.js';
 import { Declares } from '../../foundation/access/route-declarations.js';
 import { TextField } from '../../foundation/common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../../foundation/common/names.js';
-import { problems } from '../../foundation/problems/problems.js';
+import { problems, THROTTLE_PROBLEMS } from '../../foundation/problems/problems.js';
 import { PasskeyField, PasskeyRequestOptionsResponse } from '../../domain/webauthn/relying-party.js';
 import { Throttled } from '../../foundation/throttling/throttle.js';
 import { type TokenPair } from '../../domain/tokens/access-tokens.js';
@@ -129,8 +129,7 @@ export class AuthController {
       problems.emailNotVerified,
       problems.secondFactorRequired,
       problems.secondFactorEnrolmentRequired,
-      problems.tooManyRequests,
-      problems.hashingBusy,
+      ...THROTTLE_PROBLEMS,
     ],
     returns: TokenPairResponse,
   })

@@ -18,7 +18,7 @@ import {
 } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
-import { problems } from '../../foundation/problems/problems.js';
+import { problems, THROTTLE_PROBLEMS } from '../../foundation/problems/problems.js';
 import { readLastUses } from '../../domain/keys/key-record.js';
 import { HouseholdCallers } from './household-callers.js';
 
@@ -110,7 +110,7 @@ export class HouseholdNodesController {
       problems.missingRole,
       problems.enrolmentByOperatorsOnly,
       problems.householdFull,
-      problems.tooManyRequests,
+      ...THROTTLE_PROBLEMS,
     ],
     creates: HouseholdEnrolmentResponse,
   })
@@ -128,7 +128,7 @@ export class HouseholdNodesController {
     summary: 'Stop a node of the household',
     description:
       'Needs the role admin. When the call has answered, no verifier accepts the key of the node. Idempotent.',
-    refusals: [problems.notFound, problems.missingRole, problems.tooManyRequests],
+    refusals: [problems.notFound, problems.missingRole, ...THROTTLE_PROBLEMS],
     done: 'The key of the node is refused from now on',
   })
   async revokeHouseholdNode(@Req() request: Request, @Param('id') id: string, @Param('node_id') nodeId: string) {

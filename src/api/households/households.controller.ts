@@ -12,7 +12,7 @@ import { RequireUser } from '../../foundation/access/route-decorators.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import { FlagField } from '../../foundation/common/fields.js';
 import { PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
-import { problems } from '../../foundation/problems/problems.js';
+import { problems, THROTTLE_PROBLEMS } from '../../foundation/problems/problems.js';
 import { HouseholdCallers } from './household-callers.js';
 import {
   ChangeRoleRequest,
@@ -28,7 +28,7 @@ class DeleteHouseholdQuery {
   @FlagField('revoke the live nodes of the household with it') revoke_nodes?: true;
 }
 
-const ACT_PROBLEMS = [problems.notFound, problems.missingRole, problems.tooManyRequests];
+const ACT_PROBLEMS = [problems.notFound, problems.missingRole, ...THROTTLE_PROBLEMS];
 const NEEDS_PASSWORD = 'The password is needed';
 
 @ApiTags('households')
@@ -45,7 +45,7 @@ export class HouseholdsController {
   @RequireUser({
     summary: 'Create a household',
     description: 'The caller becomes its admin. Its id is made here. At most 60 acts on households an hour.',
-    refusals: [problems.tooManyHouseholds, problems.tooManyRequests],
+    refusals: [problems.tooManyHouseholds, ...THROTTLE_PROBLEMS],
     creates: HouseholdResponse,
   })
   async createHousehold(@Req() request: Request, @Body() { name }: HouseholdNameRequest): Promise<HouseholdResponse> {

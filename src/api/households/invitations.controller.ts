@@ -7,7 +7,7 @@ import { RequireUser } from '../../foundation/access/route-decorators.js';
 import { TextField, WholeNumberField } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
-import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { ProblemException, problems, THROTTLE_PROBLEMS } from '../../foundation/problems/problems.js';
 import { HouseholdCallers } from './household-callers.js';
 import {
   HouseholdResponse,
@@ -46,7 +46,7 @@ export class InvitationsController {
     description:
       'Needs the role admin. The code is shown only in this response. The person becomes a member with it, never an admin. It ' +
       'is cancelled when its issuer is no longer an admin.',
-    refusals: [...ADMIN_PROBLEMS, problems.householdFull, problems.tooManyRequests],
+    refusals: [...ADMIN_PROBLEMS, problems.householdFull, ...THROTTLE_PROBLEMS],
     optionalBody: IssueInvitationRequest,
     creates: IssuedInvitationResponse,
   })
@@ -77,7 +77,7 @@ export class InvitationsController {
   @RequireUser({
     summary: 'Cancel an invitation',
     description: 'Needs the role admin. Its code is unknown afterwards.',
-    refusals: [...ADMIN_PROBLEMS, problems.invitationUsed, problems.tooManyRequests],
+    refusals: [...ADMIN_PROBLEMS, problems.invitationUsed, ...THROTTLE_PROBLEMS],
     done: 'The code cannot be used any more',
   })
   async cancelInvitation(
@@ -100,7 +100,7 @@ export class InvitationsController {
       problems.alreadyMember,
       problems.householdFull,
       problems.tooManyHouseholds,
-      problems.tooManyRequests,
+      ...THROTTLE_PROBLEMS,
     ],
     returns: HouseholdResponse,
   })

@@ -13,7 +13,7 @@ import { Public, RequireNodeItself } from '../../foundation/access/route-decorat
 import { HOUSEHOLD_ID, ID, NULLABLE_MOMENT, TextField } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { ApiIdempotencyKey, readIdempotencyKey } from '../../foundation/http/validation.js';
-import { problems } from '../../foundation/problems/problems.js';
+import { problems, THROTTLE_PROBLEMS } from '../../foundation/problems/problems.js';
 
 /** A code has ten characters; people may type hyphens and blanks between them. */
 const MAX_CODE_LENGTH = 64;
@@ -66,7 +66,7 @@ export class NodesController {
       problems.enrolmentUsed,
       problems.credentialRevoked,
       problems.credentialExpired,
-      problems.tooManyRequests,
+      ...THROTTLE_PROBLEMS,
     ],
     creates: EnrolledNodeResponse,
   })
@@ -87,7 +87,7 @@ export class NodesController {
       'For a device that is not reached by an operator. The new key is valid at once, and the old one until the first use of ' +
       'the new one, or for a day: a device that lost the response calls again with the key that it has. Keep both until a ' +
       'service has accepted the new one. At most 20 an hour.',
-    refusals: [problems.credentialExpired, problems.credentialRevoked, problems.tooManyRequests],
+    refusals: [problems.credentialExpired, problems.credentialRevoked, ...THROTTLE_PROBLEMS],
     returns: RotatedNodeResponse,
   })
   async rotateOwnKey(@Req() request: Request): Promise<RotatedNodeResponse> {

@@ -9,7 +9,7 @@ import { CountedRefusals } from '../audit/counted-refusals.js';
 import type { Ticket } from '../../foundation/common/fair-queue.js';
 import type { RefusalReason } from '../../foundation/common/security-events.js';
 import { Database } from '../../foundation/database/database.js';
-import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { ProblemException, problems, THROTTLE_PROBLEMS } from '../../foundation/problems/problems.js';
 import { LoginThrottle } from '../../foundation/throttling/guess-throttles.js';
 import { PasswordHasher, type PasswordHash } from './password-hasher.js';
 
@@ -53,7 +53,7 @@ interface AccountRow extends VerifiedUser {
   readonly passwordHash: PasswordHash;
 }
 
-export const PASSWORD_PROBLEMS = [problems.wrongPassword, problems.tooManyRequests, problems.hashingBusy];
+export const PASSWORD_PROBLEMS = [problems.wrongPassword, ...THROTTLE_PROBLEMS];
 
 /** The refusal of a password that a logged-in user entered again. Not a 401, because the access token is valid. */
 export function createWrongPassword(userId: string, reason: RefusalReason<'user.password.refused'>): ProblemException {

@@ -30,6 +30,7 @@ import {
   type Problem,
   refuseField,
   refuseUnknownFields,
+  THROTTLE_PROBLEMS,
 } from '../problems/problems.js';
 import { Doors, type RouteDemand } from './doors.js';
 import { DOORS, type AppPrincipal, type Door } from './principals.js';
@@ -82,7 +83,7 @@ export function RequireWith(guard: Type<CanActivate>, ...doors: [Door, ...Door[]
   const refusals = doors.flatMap((door): Problem[] =>
     door === 'user' ? [problems.missingAccessToken, DOORS.user.problem] : [DOORS[door].problem],
   );
-  if (doors.includes('admin')) refusals.push(problems.tooManyRequests);
+  if (doors.includes('admin')) refusals.push(...THROTTLE_PROBLEMS);
   if (doors.length > 1) refusals.unshift(problems.unauthenticated);
   return applyDecorators(
     Declares({ doors }),

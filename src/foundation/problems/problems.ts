@@ -333,6 +333,9 @@ export class ProblemException extends Error {
   }
 }
 
+/** Of a route that counts calls or guesses: over a limit, and while too many of them wait to be counted. */
+export const THROTTLE_PROBLEMS = [problems.tooManyRequests, problems.hashingBusy];
+
 /** Maximum number of rejected fields that a response names. */
 export const MAX_ERRORS = 20;
 

@@ -4,7 +4,7 @@ import type { Request, Response } from 'express';
 import { LRUCache } from 'lru-cache';
 import { getClientAddress, toNetworks } from '../common/network.js';
 import { ApiProblems } from '../problems/api-problems.js';
-import { ProblemException, problems } from '../problems/problems.js';
+import { ProblemException, problems, THROTTLE_PROBLEMS } from '../problems/problems.js';
 import { ExhaustedBuckets, toRateLimitHeaders } from './exhausted-buckets.js';
 import { RateLimitBuckets, type RateLimitBucket, type ThrottleEvent } from './rate-limit-buckets.js';
 import { listExhausted, ThrottleWindows, type ExhaustedLimit } from './throttle-windows.js';
@@ -111,8 +111,8 @@ class ThrottleGuard implements CanActivate {
 }
 
 /**
- * Limits the calls of one network before the body is validated, and documents the 429. For public routes except logins
+ * Limits the calls of one network before the body is validated, and documents both refusals. For public routes except logins
  * (guess-throttles.ts), and for routes that write a row without asking for a proof.
  */
 export const Throttled = (policy: CallPolicy) =>
-  applyDecorators(PolicyOfRoute(policy), UseGuards(ThrottleGuard), ApiProblems(problems.tooManyRequests));
+  applyDecorators(PolicyOfRoute(policy), UseGuards(ThrottleGuard), ApiProblems(...THROTTLE_PROBLEMS));

@@ -173,7 +173,10 @@ describe('the purge job', () => {
 
   it('leaves the acts of a purged operator in the audit log, where its name finds them', async () => {
     const operator = await app.operator(['users']);
-    await operator.as().delete(`/users/${(await app.user()).id}`).expect(204);
+    await operator
+      .as()
+      .delete(`/users/${(await app.user()).id}`)
+      .expect(204);
     await app.admin.delete(`/operators/${operator.id}`).expect(204);
     app.clock.advance({ days: 366 });
     expect(await purge(app)).toBe(1);
