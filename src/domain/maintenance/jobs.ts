@@ -3,6 +3,7 @@
 // run retries. The clock of PostgreSQL decides what has outlived its retention; nothing is deleted while the replica's
 // clock disagrees.
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnApplicationBootstrap, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { AuditMonths } from '../audit/seals/audit-months.js';
@@ -26,6 +27,8 @@ import { BackgroundWork } from './background-work.js';
 
 const MS_PER_SECOND = 1_000;
 const MS_PER_MINUTE = 60_000;
+/** At the stop, a job that runs has this long to end before it fails with the database connections. */
+const STOP_TIMEOUT_MS = 5_000;
 
 /** How long rows of a table are kept after their end. */
 interface Retention {
@@ -222,6 +225,7 @@ export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShut
 @Injectable()
 export class Maintenance implements OnModuleInit, OnApplicationShutdown {
   private timer: NodeJS.Timeout | undefined;
+  private running: Promise<unknown> = Promise.resolve();
 
   constructor(
     private readonly purge: PurgeJob,
@@ -232,14 +236,14 @@ export class Maintenance implements OnModuleInit, OnApplicationShutdown {
 
   onModuleInit(): void {
     this.timer = setInterval(() => {
-      void this.purge.purgeExpired();
-      void this.audit.maintainAuditLog();
-      void this.keyMaterial.renewKeyMaterial();
+      const started = [this.purge.purgeExpired(), this.audit.maintainAuditLog(), this.keyMaterial.renewKeyMaterial()];
+      this.running = Promise.all([this.running, ...started]);
     }, this.environment.purgeIntervalMinutes * MS_PER_MINUTE).unref();
   }
 
-  onApplicationShutdown(): void {
+  async onApplicationShutdown(): Promise<void> {
     clearInterval(this.timer);
+    await Promise.race([this.running, sleep(STOP_TIMEOUT_MS, undefined, { ref: false })]);
   }
 }
 
