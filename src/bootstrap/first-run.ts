@@ -2,6 +2,7 @@ import { existsSync, rmSync } from 'node:fs';
 import { createFile } from '../foundation/common/durable-file.js';
 import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { EXAMPLES } from '../foundation/common/names.js';
+import { bracketHost } from '../foundation/common/network.js';
 import { EnvFile, FileChangedError } from '../foundation/config/env-file.js';
 import type { Environment, Variables } from '../foundation/config/environment.js';
 import { generateSecret, generateKey } from '../foundation/crypto/secret.js';
@@ -70,8 +71,11 @@ export async function startEmbeddedDatabase(): Promise<EmbeddedPostgres> {
   });
 }
 
+/** A URL takes no wildcard address: a client on this machine calls the loopback address instead. */
+const LOOPBACKS: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '::1' };
+
 function toOrigin(host: string): string {
-  return `http://${host === '0.0.0.0' ? '127.0.0.1' : host}`;
+  return `http://${bracketHost(LOOPBACKS[host] ?? host)}`;
 }
 
 export function formatWelcome(environment: Environment, embeddedFolder: string | undefined): string {

@@ -2,11 +2,24 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, w
 import os, { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse } from 'dotenv';
-import { ensureSecrets } from '../../src/bootstrap/first-run.js';
+import { ensureSecrets, formatWelcome } from '../../src/bootstrap/first-run.js';
 import { appendChecksum, CHECKSUM_LENGTH, findKeys } from '../../src/foundation/crypto/secret.js';
+import type { Environment } from '../../src/foundation/config/environment.js';
 import { SECRET_KEY } from '../support/settings.js';
 import { describeStartFailure } from '../../src/bootstrap/start-report.js';
 import { EmbeddedPostgres } from '../../src/foundation/embedded-postgres/embedded-postgres.js';
+
+describe('the greeting of a start', () => {
+  it.each([
+    ['0.0.0.0', 'http://127.0.0.1:7701'],
+    ['::', 'http://[::1]:7701'],
+    ['::1', 'http://[::1]:7701'],
+    ['auth.example', 'http://auth.example:7701'],
+  ])('names an address to call when HOST is %s', (host, url) => {
+    const environment = { host, metricsHost: host, port: 7701 } as Environment;
+    expect(formatWelcome(environment, undefined)).toContain(`health   ${url}/health`);
+  });
+});
 
 describe('the secrets of a first start', () => {
   const before = process.cwd();

@@ -6,6 +6,7 @@ import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { bracketHost } from '../../foundation/common/network.js';
 import { findPackageFile } from '../../foundation/common/package-version.js';
 import { SERVICE_FLAGS } from '../../foundation/common/service-flags.js';
 import {
@@ -187,7 +188,7 @@ function startService(folder: string, env: Variables, stopping: AbortSignal) {
 }
 
 function toUrl(host: string, port: number): string {
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  return `http://${bracketHost(host)}:${port}`;
 }
 
 function createValues(map: PlatformMap, given: Variables, made: Pick<DevValues, 'map' | 'folder'>): DevValues {

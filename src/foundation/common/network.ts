@@ -32,6 +32,11 @@ export function isLoopback(host: string): boolean {
   return address === 'localhost' || address === '::1' || (isIP(address) === 4 && address.startsWith('127.'));
 }
 
+/** @returns a host as a URL has it: an IPv6 address in brackets */
+export function bracketHost(host: string): string {
+  return isIP(host) === 6 ? `[${host}]` : host;
+}
+
 /** The eight groups, without leading zeros. */
 function parseGroups(address: string): string[] {
   // The URL parser normalizes every notation to the one of RFC 5952.
