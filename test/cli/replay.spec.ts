@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { Subscriber } from '../domain/events/subscriber.js';
 import { accept, Home } from '../support/home.js';
@@ -166,7 +167,16 @@ describe('platform-auth replay', () => {
     const event = (subject: string) => ({ time: app.clock.now().toISOString(), event: 'admin.node.revoked', subject });
     const subjects = [`../users/../nodes/${node.nodeId}`, `${node.nodeId}/explain`, '..', '?live=true', '%2e%2e'];
     writeFileSync(cli.path('hostile.ndjson'), subjects.map((each) => `${JSON.stringify(event(each))}\n`).join(''));
-    expect(await cli.json('replay hostile.ndjson --dry-run')).toMatchObject({ steps: [], by_hand: {} });
+    const { steps, by_hand } = await cli.json<{ steps: object[]; by_hand: object }>('replay hostile.ndjson --dry-run');
+    expect({ steps, by_hand }).toEqual({ steps: [], by_hand: {} });
+  });
+
+  it('ignores events whose names are those of properties that every object inherits', async () => {
+    const names = ['constructor', 'toString', 'hasOwnProperty'];
+    const event = (name: string) => ({ time: app.clock.now().toISOString(), event: name, subject: randomUUID() });
+    writeFileSync(cli.path('inherited.ndjson'), names.map((name) => `${JSON.stringify(event(name))}\n`).join(''));
+    const { steps, by_hand } = await cli.json<{ steps: object[]; by_hand: object }>('replay inherited.ndjson --dry-run');
+    expect({ steps, by_hand }).toEqual({ steps: [], by_hand: {} });
   });
 
   it('refuses a file of another kind', async () => {

@@ -17,7 +17,7 @@ import { buildLoginPath, findUserByEmail } from './users.command.js';
 
 const MAX_CHANGES = 100;
 const DAY_MS = 86_400_000;
-/** The target of the credential with which a service calls this one: the default SERVICE_NAME. */
+/** The default SERVICE_NAME. The admin door does not tell it, so the reason that needs it names the assumption. */
 const OWN_NAME = 'auth';
 /** Under HS256 the list of keys is empty. */
 const jwks = z.object({ keys: z.array(z.unknown()) });
@@ -190,7 +190,9 @@ async function explainLink(client: AdminClient, service: string, target: string 
   const pairs = credentials.filter((pair) => pair.for_users && (target === undefined || pair.target === target));
   const reasons: Reason[] = [];
   if (!credentials.some((credential) => credential.target === OWN_NAME)) {
-    const detail = `${service} has no live credential for ${OWN_NAME}, with which it would ask for the token.`;
+    const detail =
+      `${service} has no live credential for ${OWN_NAME}, with which it would ask for the token. ` +
+      'If the SERVICE_NAME of the authentication service is another one, look for a credential for that name.';
     reasons.push(createReason('no_credential', detail));
   }
   if (pairs.length === 0) {

@@ -55,7 +55,7 @@ class History {
       this.times.set(effect, times.set(subject, Math.max(time, this.findLastTime(effect, subject))));
     }
     this.households.add(event, subject);
-    if (name in ISSUED) this.issued.set(subject, name);
+    if (Object.hasOwn(ISSUED, name)) this.issued.set(subject, name);
     const isMoved = name === 'admin.user.updated' && details.after?.email !== undefined;
     const isRestricted = name === 'admin.node.updated' && details.after?.targets !== undefined;
     if (isMoved || isRestricted || BY_HAND.test(name)) this.addByHand(name, subject);
