@@ -243,13 +243,11 @@ export function Timeline({ events, filter, title = 'Time line' }: TimelineProps)
   );
 }
 
-/** The filter of the audit log takes ids, so a network or a door, which may be a subject too, gets no link. */
 export function SubjectLink({
   subject,
   name,
 }: Partial<Pick<NamedEvent, 'subject'> & { name: string | undefined }>): VNode {
-  const isFilter = subject != null && (isId(subject) || subject.startsWith('unknown:'));
-  if (!isFilter) return <>{subject}</>;
+  if (subject == null) return <></>;
   if (name === undefined) return <IdLink name="subject" id={subject} />;
   return (
     <>

@@ -16,7 +16,7 @@ import {
   parseMoment,
   UuidField,
 } from '../../foundation/common/fields.js';
-import { UUID_PATTERN } from '../../foundation/common/ids.js';
+import { isId, UUID_PATTERN } from '../../foundation/common/ids.js';
 import { EXAMPLES, OPERATOR_NAME_FORMAT, toCanonicalOperatorName } from '../../foundation/common/names.js';
 import {
   AUDIT_EVENT_NAMES,
@@ -30,10 +30,8 @@ export const ACTOR = {
   pattern: `^(${UUID_PATTERN}|admin|open|cli|service|operator:${OPERATOR_NAME_FORMAT.schema.pattern.slice(1, -1)})$`,
   message: 'must be a UUID, operator:<name>, admin, open, cli or service',
 };
-export const SUBJECT = {
-  pattern: `^(${UUID_PATTERN}|unknown:[0-9a-f]{32})$`,
-  message: 'must be a UUID, or unknown: and 32 hexadecimal digits',
-};
+/** Ids, unknown:…, networks, and the names of services and of findings. */
+export const SUBJECT = { pattern: '^[A-Za-z0-9._:/-]{1,100}$', message: 'must be a subject as an item shows it' };
 
 class AuditEventsQuery extends PageQuery {
   @ApiPropertyOptional({
@@ -52,8 +50,8 @@ class AuditEventsQuery extends PageQuery {
   @ApiPropertyOptional({
     type: String,
     pattern: SUBJECT.pattern,
-    maxLength: 40,
-    description: 'id of the user, app credential, node or operator that the event is about, or unknown:… as in an item',
+    maxLength: 100,
+    description: 'what the event is about, as in an item: mostly an id',
     example: EXAMPLES.id,
   })
   @IfSent()
@@ -125,7 +123,8 @@ export class AuditEventResponse {
   @ApiProperty({
     ...NULLABLE_TEXT,
     description:
-      'id of the user, app credential, node or operator that the event is about; unknown:… for an address without an account',
+      'id of the user, household, node, app credential, operator, enrolment, signing key or run that the event is about; ' +
+      'name of a service or a finding; a network; admin: the root key; unknown:… where the account is not known',
     example: EXAMPLES.id,
   })
   subject!: string | null;
@@ -135,7 +134,7 @@ export class AuditEventResponse {
 
   @ApiProperty({
     type: 'integer',
-    description: 'failed logins of the window, or ended sessions; otherwise 1',
+    description: 'how often a counted refusal happened in its window, or how many sessions ended; otherwise 1',
     example: 1,
   })
   count!: number;
@@ -171,7 +170,7 @@ export function toAuditFilter({ actor, subject, request_id, address, event, sinc
   return {
     actor: operator === undefined ? actor?.toLowerCase() : undefined,
     operator: operator && toCanonicalOperatorName(operator),
-    subject: subject?.toLowerCase(),
+    subject: subject !== undefined && isId(subject) ? subject.toLowerCase() : subject,
     requestId: request_id?.toLowerCase(),
     address,
     events: event === undefined ? undefined : listMatchingEvents(event),
@@ -195,7 +194,8 @@ export class AuditEventsAdminController {
   @Get()
   @RequireAdmin('read', {
     summary: 'List audit events',
-    description: 'Newest first. Failed logins are one item for each account and window of 15 minutes, with a count.',
+    description:
+      'Newest first. Refusals are one item for each account, network or credential and window of 15 minutes, with a count.',
     returns: AuditEventPageResponse,
   })
   async listAuditEvents(@Query() query: AuditEventsQuery): Promise<AuditEventPageResponse> {

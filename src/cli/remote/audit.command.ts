@@ -51,7 +51,7 @@ export function addAuditCommand(root: Command): Command {
     )
     .option(
       '--subject <id>',
-      'only events about this user (id or e-mail address), household, node, app credential or operator',
+      'only events about this user (id or e-mail address), or about another subject, as an event shows it',
     )
     .option(
       '--event <name>',

@@ -14,7 +14,10 @@ export interface AuditEvent {
   readonly event: AuditEventName;
   readonly actor: Actor;
   readonly time?: Date;
-  /** Id of the user, node, app credential, operator or signing key, or of a run of an import or export. */
+  /**
+   * Id of a user, household, node, app credential, operator, enrolment, signing key, or run of an import or export; name
+   * of a service or of a finding; `admin` for the root key.
+   */
   readonly subject: string;
   /** Further facts, such as the values before and after. Never a secret, a digest or an e-mail address. */
   readonly details?: Readonly<Record<string, unknown>>;

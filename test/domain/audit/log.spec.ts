@@ -186,6 +186,17 @@ describe('GET /api/v0/admin/audit-events', () => {
     expect(await recorded(app, { since: login.time, until: aMillisecondLater })).toEqual([login]);
   });
 
+  it('filters by a network and by a service as a subject', async () => {
+    await app.asAdmin('not-the-key-of-anyone').get('/users').expect(401);
+    await app.service('recipes', 'auth');
+    await app.admin.put('/event-subscriptions/recipes', { types: ['user.deleted'] }).expect(200);
+    for (const [subject, event] of [
+      ['127.0.0.1', 'admin.key.refused'],
+      ['recipes', 'admin.event_subscription.set'],
+    ] as const)
+      expect(await recorded(app, { subject })).toMatchObject([{ subject, event }]);
+  });
+
   it('returns each row once, newest first, over all pages, also rows with the same time and rows that are still counted', async () => {
     const other = await TestApp.start({ variables: UNLEASED, clock });
     // Two random addresses may share a row.
@@ -213,8 +224,9 @@ describe('GET /api/v0/admin/audit-events', () => {
   it.each([
     ['actor', 'alice'],
     ['actor', 'user'],
-    ['subject', 'x'],
-    ['subject', `unknown:${'g'.repeat(32)}`],
+    ['subject', ''],
+    ['subject', 'alice@example.org'],
+    ['subject', 'x'.repeat(101)],
     ['event', 'session.refreshed'],
     ['event', ''],
     ['since', 'yesterday'],

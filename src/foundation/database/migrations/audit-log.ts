@@ -34,8 +34,8 @@ export class CreateAuditLog1795651200009 extends SqlMigration {
     COMMENT ON TABLE audit_events IS 'who did what; append-only: old months are dropped as a whole';
     COMMENT ON COLUMN audit_events.actor_door IS
       'user, app, node, admin; open: the caller is unknown; cli: the command line; service: the service itself';
-    COMMENT ON COLUMN audit_events.subject IS 'id of the user, node or app credential that the act was about';
-    COMMENT ON COLUMN audit_events.count IS 'how many of what happened: failed logins, ended sessions';
+    COMMENT ON COLUMN audit_events.subject IS 'id of the user, node or other resource that the act was about; a name, a network, or unknown:… where there is no id';
+    COMMENT ON COLUMN audit_events.count IS 'how many of what happened: refusals of a window, ended sessions';
     COMMENT ON COLUMN audit_events.details IS 'never a secret, a digest or an e-mail address';
     COMMENT ON COLUMN audit_events.epoch IS 'raised when transaction ids start again, as after a restore from a dump';
     COMMENT ON COLUMN audit_events.xid IS 'the transaction that recorded the row';
