@@ -35,7 +35,8 @@ export class ReasonResponse {
 
   @ApiProperty({
     ...NULLABLE_TEXT,
-    description: 'the actor of that request: admin, operator:<name> or cli; null when the audit log no longer has it',
+    description:
+      'the actor of that request: admin, operator:<name>, or the door of another actor; null when the audit log no longer has it',
     example: `operator:${EXAMPLES.operator}`,
   })
   actor!: string | null;

@@ -21,8 +21,8 @@ type DoctorOptions = Readonly<{ map: string; envDir?: string; url?: string; live
 export function addDoctorCommand(root: Command): void {
   const description = 'Check files, keys, database and services of a platform. Exit code 1 when something is broken.';
   addCommand(root, 'doctor', description, {
-    needs: `Changes nothing, but validates every key, which counts as its use. ${URL_OF_OWN_FILE}
-Without --env-dir, or with a folder of apply, it asks the service only, from any machine, and uses no key. ${NEEDS_ADMIN_KEY}`,
+    needs: `Changes nothing. Looks keys up by their digests, so that no key is used. ${URL_OF_OWN_FILE}
+Without --env-dir, or with a folder of apply, it asks the service only, from any machine. ${NEEDS_ADMIN_KEY}`,
     example: `${MAP_EXAMPLE} --url http://127.0.0.1:7701`,
   })
     .addOption(createMapOption())
@@ -48,7 +48,8 @@ Without --env-dir, or with a folder of apply, it asks the service only, from any
 
 const LIMIT = 'A variable that a process was started with overrides its file, and doctor does not see it.';
 
-const LIMIT_FROM_AFAR = 'Neither the files nor the database were looked at, and no key was used: that needs --env-dir.';
+const LIMIT_FROM_AFAR =
+  'Neither the files nor the database were looked at, and no key was looked up: that needs --env-dir.';
 
 const LIMIT_OF_APPLY = `There is no ${OWN_NAME}.env, so the files were compared with the running service, as apply does. ${LIMIT}`;
 

@@ -248,7 +248,7 @@ function hasSharedMasterKey(own: ServiceFile): boolean {
 
 function* checkDatabase({ schema: { pending, unknown }, aheadMs }: DatabaseView): Generator<Finding> {
   if (pending.length > 0) {
-    const remedy = 'Run migrate, then doctor again. Keys were neither compared nor validated.';
+    const remedy = 'Run migrate, then doctor again. No key was compared or looked up.';
     yield broken('database', `Migrations are missing: ${pending.join(', ')}.`, remedy);
   }
   if (unknown.length > 0) {

@@ -34,7 +34,7 @@ import {
 import { OWN_NAME, type PlatformMap } from './platform-map.js';
 
 const FOLDER_MODE = 0o700;
-/** Names only columns of the first migration, so that it runs on a database that is not migrated yet. */
+/** Names only columns that every version of the schema has, because migrations may be pending when it runs. */
 const COUNT_LIVE = `SELECT count(*)::int AS live FROM app_credentials
   WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`;
 
@@ -82,7 +82,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<P
   const carryOut = async (planned: Plan, migrations: readonly string[], store?: CredentialStore) =>
     carryOutPlan(planned, { program: 'init', prune, migrations, warnings: listWarnings(planned, rules) }, store);
   if (dryRun) {
-    // Read after the migrations, which may add columns that the query names.
+    // Not read while migrations are pending, because the query may name columns that they add.
     const none: LiveCredentials = { items: [], subscriptions: new Map(), findKeyState: () => undefined };
     const isOld = pending.length > 0;
     const live = isEmpty ? none : isOld ? undefined : await withServices(variables, readLiveCredentials, clock);

@@ -20,7 +20,7 @@ export const OWN_NAME = 'auth';
 export const OWN_URL_VARIABLE = `${toVariablePrefix(OWN_NAME)}_URL`;
 /** The targets of a node whose registration names none. */
 export const NODE_TARGETS = 'NODE_TARGETS';
-/** Only auth has it: what no other service may make or read hangs on it. */
+/** Only auth has it: a service with it could make login challenges and read the secrets that auth encrypts. */
 export const MASTER_KEY = 'MASTER_KEY';
 const UNUSABLE = 'map_unusable';
 /** Enough for some 2,000 services; bounds the time and memory that a hostile map can cost. */

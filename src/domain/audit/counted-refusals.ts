@@ -74,7 +74,10 @@ const IS_USER = `event = 'user.access.refused'`;
 const IS_OPERATOR = `event = 'admin.scope.refused'`;
 /** Whether the node's key was right: any client can send the id of a node with a wrong key. */
 const IS_PROVEN_NODE = `(event = 'node.validation.failed' AND reasons - 'target' = '{}')`;
-/** Read when the row is listed or moved, because a name never changes and the row of an operator outlives its refusals by a year. */
+/**
+ * Read when the row is listed or moved, because a name never changes, and an operator is purged a year after its last
+ * refusal at the earliest.
+ */
 const SELECT_OPERATOR = `CASE WHEN ${IS_OPERATOR}
   THEN (SELECT name FROM operators WHERE operators.id::text = subject) END`;
 const FREQUENT_ADDRESSES = `(
@@ -143,9 +146,8 @@ export interface CountedRefusal extends Count {
 }
 
 /**
- * Counts refused logins, second factors, reads of other accounts, admin keys, operator scopes, forms of the console, and
- * keys of apps and nodes across all replicas: one row for each account, network, operator, app credential or node and
- * window of 15 minutes. The row has the request id and the address of the first refusal, the last
+ * Counts the refusals of {@link COUNTED_EVENTS} across all replicas: one row for each account, network, operator, app
+ * credential or node and window of 15 minutes. The row has the request id and the address of the first refusal, the last
  * {@link MAX_REQUEST_IDS} request ids, and the most frequent addresses.
  */
 @Injectable()

@@ -63,7 +63,7 @@ function isAfter<Row extends { id: string }>(
 
 /**
  * Reads a page of the matching rows. Undefined conditions are ignored.
- * @throws {ProblemException} validation_failed when the order needs the last row of the page before, which was deleted
+ * @throws {LostCursorError} when the order needs the last row of the page before, which was deleted
  */
 export async function findPage<Row extends { id: string }>(
   repository: Repository<Row>,
@@ -81,7 +81,7 @@ export async function findPage<Row extends { id: string }>(
   const rows = await repository.find(options);
   const needsRow = rows.length === 0 && after !== undefined && order.property !== 'id';
   if (needsRow && !(await repository.existsBy({ id: after } as FindOptionsWhere<Row>)))
-    throw new LostCursorError('is of a row that was deleted meanwhile, so the list has to be read from its begin');
+    throw new LostCursorError('is of a row that was deleted meanwhile, so the list has to be read from its beginning');
   return cutPage(rows, limit, ({ id }) => id);
 }
 

@@ -188,7 +188,7 @@ function refuseMisplacedTarget(
   for (const name of names) {
     const isOfPlatform = name.endsWith('target') || name.startsWith('x-platform-');
     if (isOfPlatform && !PLATFORM_HEADERS.has(name))
-      refuseField('', `${name} is no header of this service: correct its name, or leave it out`);
+      refuseField('', `${name} is not a header of this service: correct its name, or leave it out`);
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { SqlMigration } from '../sql-migration.js';
 
-/** Judges a cursor by what a purge took of each type, so every deletion records it. */
+/** A cursor from before the last purged event of its types is reset, so a trigger records what each deletion took. */
 export class CreateEvents1795651200018 extends SqlMigration {
   readonly create = () => `
     CREATE TABLE events (
