@@ -175,7 +175,9 @@ describe('platform-auth replay', () => {
     const names = ['constructor', 'toString', 'hasOwnProperty'];
     const event = (name: string) => ({ time: app.clock.now().toISOString(), event: name, subject: randomUUID() });
     writeFileSync(cli.path('inherited.ndjson'), names.map((name) => `${JSON.stringify(event(name))}\n`).join(''));
-    const { steps, by_hand } = await cli.json<{ steps: object[]; by_hand: object }>('replay inherited.ndjson --dry-run');
+    const { steps, by_hand } = await cli.json<{ steps: object[]; by_hand: object }>(
+      'replay inherited.ndjson --dry-run',
+    );
     expect({ steps, by_hand }).toEqual({ steps: [], by_hand: {} });
   });
 
