@@ -7,7 +7,6 @@ import { Get, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
 import type { AuditEventResponse, AuditEventsAdminController } from '../api/admin/audit-events.admin.controller.js';
-import { isId } from '../foundation/common/ids.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages } from './console-pages.js';
 import { getSession, keepForm, readFilters, type Fields } from './console-requests.js';
