@@ -1,7 +1,8 @@
 // What events cost: logins beside 10,000 acts a minute and the services that read them, a poll for a rare type after
 // 30 days of logins, and a purge while a service does not come back.
+import { fork } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Worker } from 'node:worker_threads';
+import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { z } from 'zod';
 import { LOCKS } from '../src/foundation/database/locks.js';
@@ -18,6 +19,7 @@ import { itemOf } from './loads.js';
 import type { MeasureOptions } from './measure.js';
 import type { Service, Testbed } from './testbed.js';
 
+const READERS = fileURLToPath(new URL('./event-readers.js', import.meta.url));
 const SERVICES = 50;
 const ACTS_PER_MINUTE = 10_000;
 const PEOPLE = 8;
@@ -258,14 +260,15 @@ async function measureArm(
   for (const reader of reading) await platform.unsubscribe(reader);
 }
 
-/** All readers poll in a thread of their own until the signal. @returns the number of events */
+/** All readers poll in a process of their own until the signal. @returns the number of events */
 function followUntil(readers: readonly EventReader[], signal: AbortSignal): Promise<number> {
   return new Promise((resolve, reject) => {
-    const workerData = readers.map(({ own }) => own);
-    const thread = new Worker(new URL('./event-readers-thread.js', import.meta.url), { workerData });
-    signal.addEventListener('abort', () => thread.postMessage('over'));
-    thread.once('message', (count) => resolve(z.number().parse(count)));
-    thread.once('error', reject).once('exit', (code) => reject(new Error(`The readers ended with ${code}`)));
+    // Without threads of V8, which would have the usual priority.
+    const child = fork(READERS, { execArgv: ['--v8-pool-size=0'] });
+    child.send(readers.map(({ own }) => own));
+    signal.addEventListener('abort', () => child.send('over'));
+    child.once('message', (count) => resolve(z.number().parse(count)));
+    child.once('error', reject).once('exit', (code) => reject(new Error(`The readers ended with ${code}`)));
   });
 }
 

@@ -16,7 +16,7 @@ export type OwnKey = z.output<typeof ownKey>;
 /** The key with which a service reads events. */
 const readerKey = ownKey.pick({ url: true, appId: true, appKey: true, serviceName: true });
 export type ReaderKey = z.output<typeof readerKey>;
-/** The input of event-readers-thread.ts; it answers any message with the number of events, and ends. */
+/** The first message to event-readers.ts; it answers any other with the number of events, and ends. */
 export const readerKeys = z.array(readerKey);
 const keys = z.array(z.string()).min(1);
 

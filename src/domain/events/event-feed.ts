@@ -23,54 +23,57 @@ import {
 import { EventWaits } from './event-waits.js';
 import type { EventType } from './event-types.js';
 
-/** The SQL condition that a purge took events of these types after a position. */
-const buildIsPurged = (types: string, seal: `$${number}`, number: `$${number}`): string =>
-  `EXISTS (SELECT FROM event_purges AS purge WHERE type = ANY (${types})
-    AND (purge.seal, purge.number) > (${seal}::bigint, ${number}::integer))`;
-
 /**
- * `$1`: service, `$2`: consumer, `$3`: how many seconds it holds the subscription after a poll, `$4` to `$6`: seal,
- * number and mark of the cursor that it hands back. The stored position needs no proof once its seal was folded. Skips a
- * locked row, because polls that wait for a lock would keep their connections and exhaust the pool.
+ * Selects what a service may read after a position; each part is an SQL expression. One statement, so that a purge
+ * between its parts cannot hide events. Each type reads its own part of the index. It compares rows, because PostgreSQL
+ * drops the type from the order when it is equated, and may pass over the events of all other types by the primary key:
+ * seconds after a month of logins. It is not prepared, because a generic plan would not know how few events are read.
  */
-const HOLD = {
-  name: 'events_hold',
-  text: `UPDATE event_subscriptions AS held SET consumer = $2, polled_at = clock_timestamp()
-  WHERE service = (SELECT service FROM event_subscriptions WHERE service = $1
-    AND (consumer IS NULL OR consumer = $2 OR polled_at < clock_timestamp() - make_interval(secs => $3))
-    FOR UPDATE SKIP LOCKED)
-  RETURNING types, seal::float8, number, generation, origin, ${ORIGIN} AS present,
-    CASE WHEN $4::bigint = 0 THEN $6 = ''
-      ELSE EXISTS (SELECT FROM audit_seals WHERE audit_seals.number = $4 AND ${SEAL_MARK} = $6)
-        OR (seal = $4 AND number = $5 AND origin = ${ORIGIN} AND seal < (SELECT min(audit_seals.number) FROM audit_seals))
-      END AS "isSealKnown",
-    ${buildIsPurged('held.types', '$4', '$5')} AS "isPurged"`,
-};
-/** `$1` to `$3` as for {@link HOLD}. A consumer that holds the subscription itself met a lock, which ends soon. */
-const FIND_HOLDER = `SELECT CASE WHEN consumer <> $2
-    THEN ceil($3 - extract(epoch FROM clock_timestamp() - polled_at))::integer ELSE 1 END AS seconds
-  FROM event_subscriptions WHERE service = $1`;
-/**
- * `$1`: types, `$2` and `$3`: position, `$4`: limit. One statement, so that a purge between its parts cannot hide
- * events. Each type reads its own part of the index. It is no equation, because PostgreSQL then drops the type from the
- * order, and may pass over the events of all other types by the primary key: seconds after a month of logins. It is
- * not prepared, because a generic plan would not know how few events are read.
- */
-const READ = `SELECT ${buildIsPurged('$1', '$2', '$3')} AS "isPurged", copied.seal::float8 AS copied,
+const buildRead = (types: string, seal: string, number: string, limit: string): string => `SELECT
+    EXISTS (SELECT FROM event_purges AS purge
+      WHERE type = ANY (${types}) AND (purge.seal, purge.number) > (${seal}, ${number})) AS "isPurged",
+    copied.seal::float8 AS copied,
     COALESCE((SELECT ${SEAL_MARK} FROM audit_seals WHERE number = copied.seal), '') AS "copiedMark",
     COALESCE((SELECT json_agg(json_build_object('seal', next.seal, 'number', next.number, 'id', next.id, 'type', next.type,
         'time', next.time, 'subject', next.subject, 'data', next.data, 'mark', ${SEAL_MARK})
         ORDER BY next.seal, next.number) FROM (
-      SELECT found.* FROM unnest($1::text[]) AS wanted (type)
+      SELECT found.* FROM unnest(${types}) AS wanted (type)
       CROSS JOIN LATERAL (
         SELECT seal, number, id, type, time, subject, data FROM events
-        WHERE (type, seal, number) > (wanted.type, $2, $3) AND type <= wanted.type ORDER BY type, seal, number LIMIT $4) AS found
-      ORDER BY found.seal, found.number LIMIT $4) AS next
+        WHERE (type, seal, number) > (wanted.type, ${seal}, ${number}) AND type <= wanted.type
+        ORDER BY type, seal, number LIMIT ${limit}) AS found
+      ORDER BY found.seal, found.number LIMIT ${limit}) AS next
     JOIN audit_seals ON audit_seals.number = next.seal), '[]') AS events
   FROM event_position AS copied`;
+/** `$1`: types, `$2` and `$3`: position, `$4`: limit. */
+const READ = buildRead('$1::text[]', '$2::bigint', '$3::integer', '$4::integer');
+/**
+ * Holds the subscription, and reads after the cursor or, without one, after the position. `$1`: service, `$2`: consumer,
+ * `$3`: how many seconds it holds the subscription after a poll, `$4` to `$6`: seal, number and mark of the cursor that
+ * it hands back, `$7`: limit. The stored position needs no proof once its seal was folded. Skips a locked row, because
+ * polls that wait for a lock would keep their connections and exhaust the pool.
+ */
+const HOLD_AND_READ = `WITH held AS (
+    UPDATE event_subscriptions AS held SET consumer = $2, polled_at = clock_timestamp()
+    WHERE service = (SELECT service FROM event_subscriptions WHERE service = $1
+      AND (consumer IS NULL OR consumer = $2 OR polled_at < clock_timestamp() - make_interval(secs => $3))
+      FOR UPDATE SKIP LOCKED)
+    RETURNING types, seal, number, generation, origin, ${ORIGIN} AS present,
+      CASE WHEN $4::bigint = 0 THEN $6 = ''
+        ELSE EXISTS (SELECT FROM audit_seals WHERE audit_seals.number = $4 AND ${SEAL_MARK} = $6)
+          OR (seal = $4 AND number = $5 AND origin = ${ORIGIN} AND seal < (SELECT min(audit_seals.number) FROM audit_seals))
+        END AS "isSealKnown")
+  SELECT types, held.seal::float8, number, generation, origin, present, "isSealKnown",
+    "isPurged", copied, "copiedMark", events
+  FROM held CROSS JOIN LATERAL (
+    ${buildRead('held.types', 'COALESCE($4::bigint, held.seal)', 'COALESCE($5::integer, held.number)', '$7::integer')}) AS read`;
+/** `$1` to `$3` as for {@link HOLD_AND_READ}. A consumer that holds the subscription itself met a lock, which ends soon. */
+const FIND_HOLDER = `SELECT CASE WHEN consumer <> $2
+    THEN ceil($3 - extract(epoch FROM clock_timestamp() - polled_at))::integer ELSE 1 END AS seconds
+  FROM event_subscriptions WHERE service = $1`;
 /**
  * `$1`: service, `$2` to `$4`: seal, number and origin of the cursor, `$5` to `$7`: generation, consumer and origin as
- * {@link HOLD} found them. Judges again what may have changed since (another poll, a takeover, a rewind, a failover), and
+ * {@link HOLD_AND_READ} found them. Judges again what may have changed since (another poll, a takeover, a rewind, a failover), and
  * never moves back within one history. Skips a locked row: the cursor, or a later one, comes again.
  */
 const MOVE = {
@@ -120,22 +123,22 @@ export interface Batch {
   readonly resetCursor: string | undefined;
 }
 
-interface Held extends EventPosition {
+interface Read {
+  /** Whether a purge took events after the position at which it reads. */
+  readonly isPurged: boolean;
+  readonly copied: number;
+  readonly copiedMark: string;
+  readonly events: StoredEvent[];
+}
+
+/** The subscription, and what lies after the cursor or, without one, after the position. */
+interface Held extends EventPosition, Read {
   readonly types: EventType[];
   readonly generation: number;
   readonly origin: string | null;
   readonly present: string;
   /** Whether the seal of the cursor is one of this history. */
   readonly isSealKnown: boolean;
-  /** Whether a purge took events after the cursor. */
-  readonly isPurged: boolean;
-}
-
-interface Read {
-  readonly isPurged: boolean;
-  readonly copied: number;
-  readonly copiedMark: string;
-  readonly events: StoredEvent[];
 }
 
 /** What one read found, and what a poll that waits must know to read again. */
@@ -171,21 +174,18 @@ export class EventFeed {
     return (await this.readOnce(poll)).batch;
   }
 
-  /**
-   * Needs no transaction: MOVE judges again what HOLD found, and READ judges purges again. What READ tells after a takeover
-   * or a rewind is only told twice.
-   */
+  /** Needs no transaction: MOVE judges again what HOLD_AND_READ found. What it read before a takeover is only told twice. */
   private async readOnce(poll: Poll): Promise<ReadResult> {
     const { service, consumer, after, limit } = poll;
     const cursor = after === undefined ? undefined : parseEventCursor(after);
     const hold = [service, consumer, this.environment.eventHoldSeconds];
-    const held = await this.database.row<Held>(HOLD, [...hold, cursor?.seal, cursor?.number, cursor?.mark]);
+    const values = [...hold, cursor?.seal, cursor?.number, cursor?.mark, limit + 1];
+    const [held] = await this.dataSource.query<Held[]>(HOLD_AND_READ, values);
     if (!held) throw await this.findRefusal(hold);
     const from = after === undefined ? getStored(held) : judgeCursor(cursor, held);
-    if (from !== undefined && from === cursor) await this.acknowledge(poll, held, cursor);
-    const { seal, number } = from ?? held;
-    const [read] = await this.dataSource.query<Read[]>(READ, [held.types, seal, number, limit + 1]);
-    if (!read) throw new Error('event_position has no row');
+    if (cursor && from === cursor) await this.acknowledge(poll, held, cursor);
+    // A cursor from before a rewind was read after, not the position.
+    const read = cursor && from === held ? await this.read(held, limit + 1) : held;
     const { types, generation, present: origin } = held;
     const { copied } = read;
     if (!from || read.isPurged) {
@@ -197,6 +197,11 @@ export class EventFeed {
       return { ...event, cursor: formatEventCursor({ ...event, generation, isReset: false, origin }) };
     });
     return { batch: { events, hasMore: read.events.length > limit, resetCursor: undefined }, types, copied };
+  }
+
+  private async read({ types, seal, number }: Held, limit: number): Promise<Read> {
+    const [read] = await this.dataSource.query<[Read]>(READ, [types, seal, number, limit]);
+    return read;
   }
 
   private async findRefusal(hold: readonly unknown[]): Promise<ProblemException> {

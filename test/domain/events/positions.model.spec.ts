@@ -235,8 +235,10 @@ const insertDeletion = (subject: string): string =>
   insertion(randomUUID(), 'now()', { event: `'user.deleted'`, subject: `'${subject}'` });
 
 const XID = '(SELECT xmin::text::bigint FROM audit_events WHERE audit_events.id = events.id)';
-/** The transaction id of the last event up to the position; 0 without one. */
-const XID_OF_POSITION = `COALESCE((SELECT ${XID} FROM events WHERE (seal, number) <= ($2::bigint, $3::integer)
+/** Seal and number after which a statement reads. */
+const POSITION = String.raw`(\$2::bigint|COALESCE\(\$4::bigint, held\.seal\)), (\$3::integer|COALESCE\(\$5::integer, held\.number\))`;
+/** The transaction id of the last event up to the {@link POSITION} that was found; 0 without one. */
+const XID_OF_POSITION = `COALESCE((SELECT ${XID} FROM events WHERE (seal, number) <= ($1, $2)
   ORDER BY seal DESC, number DESC LIMIT 1), 0)`;
 
 /** The statements of the service, with a mistake in one of them, and a seed that finds it soon. */
@@ -250,8 +252,11 @@ const MISTAKES: readonly { name: string; seed: number; plant: (query: Query) => 
     name: 'order by transaction id',
     seed: 1,
     plant: rewrite(
-      'WHERE (type, seal, number) > (wanted.type, $2, $3) AND type <= wanted.type ORDER BY type, seal, number',
-      `WHERE type = wanted.type AND ${XID} > ${XID_OF_POSITION} ORDER BY ${XID}`.replaceAll('$', '$$$$'),
+      new RegExp(
+        String.raw`\(type, seal, number\) > \(wanted\.type, ${POSITION}\) AND type <= wanted\.type\s+ORDER BY type, seal, number`,
+        'g',
+      ),
+      `type = wanted.type AND ${XID} > ${XID_OF_POSITION} ORDER BY ${XID}`,
     ),
   },
   { name: 'a position moved by an answer', seed: 5, plant: moveByAnswers },
@@ -265,8 +270,11 @@ const MISTAKES: readonly { name: string; seed: number; plant: (query: Query) => 
     name: 'retention judged by the oldest seal left',
     seed: 3,
     plant: rewrite(
-      /EXISTS \(SELECT FROM event_purges AS purge WHERE type = ANY \((.+)\)\s+AND .+ > \((.+)::bigint, (.+)::integer\)\)/g,
-      '($3::integer >= 0 AND $2::bigint + 1 < (SELECT min(events.seal) FROM events WHERE type = ANY ($1)))',
+      new RegExp(
+        String.raw`EXISTS \(SELECT FROM event_purges AS purge\s+WHERE type = ANY \((.+)\) AND .+ > \(${POSITION}\)\)`,
+        'g',
+      ),
+      '($3 >= 0 AND $2 + 1 < (SELECT min(events.seal) FROM events WHERE type = ANY ($1)))',
     ),
   },
   {
