@@ -30,7 +30,7 @@ export interface EventCursor extends EventPosition {
 const FORM = /^(\d{1,15})\.(\d{1,10})\.(\d{1,10})(r?)\.([0-9a-f]{32})?\.([0-9A-F-]{1,64})$/;
 
 export function formatEventCursor({ seal, number, generation, isReset, mark, origin }: EventCursor): string {
-  return [seal, number, `${generation}${isReset ? 'r' : ''}`, mark, origin].join('.');
+  return `${seal}.${number}.${generation}${isReset ? 'r' : ''}.${mark}.${origin}`;
 }
 
 /** @returns undefined for a text that this service did not make */

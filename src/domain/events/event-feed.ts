@@ -103,16 +103,17 @@ export interface Poll {
   readonly isAbandoned: () => boolean;
 }
 
-interface StoredEvent extends EventPosition {
+interface Event {
   readonly id: string;
   readonly type: EventType;
   readonly time: string;
   readonly subject: string;
   readonly data: Readonly<Record<string, unknown>>;
-  readonly mark: string;
 }
 
-export interface ReadEvent extends StoredEvent {
+type StoredEvent = Event & EventPosition & { readonly mark: string };
+
+export interface ReadEvent extends Event {
   readonly cursor: string;
 }
 
@@ -193,8 +194,10 @@ export class EventFeed {
       const resetCursor = formatEventCursor({ ...end, generation, isReset: true, origin });
       return { batch: { events: [], hasMore: false, resetCursor }, types, copied };
     }
-    const events = read.events.slice(0, limit).map((event) => {
-      return { ...event, cursor: formatEventCursor({ ...event, generation, isReset: false, origin }) };
+    // Field by field, because V8 spreads a parsed object into a slow dictionary.
+    const events = read.events.slice(0, limit).map(({ seal, number, mark, id, type, time, subject, data }) => {
+      const cursor = formatEventCursor({ seal, number, mark, generation, isReset: false, origin });
+      return { id, type, time, subject, data, cursor };
     });
     return { batch: { events, hasMore: read.events.length > limit, resetCursor: undefined }, types, copied };
   }
