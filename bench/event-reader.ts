@@ -4,6 +4,8 @@ import { z } from 'zod';
 import { readJson } from '../tools/api-client.js';
 import type { ReaderKey } from './work-messages.js';
 
+/** As many as a verifier asks for. */
+const LIMIT = 250;
 const WAIT_SECONDS = 20;
 
 const answer = z.object({ events: z.array(z.object({ cursor: z.string() })), reset: z.boolean() });
@@ -38,7 +40,7 @@ export class EventReader {
         'X-Platform-App-Key': this.own.appKey,
         'Content-Type': 'application/json',
       },
-      body: JSON.stringify({ consumer: 'bench', ...body }),
+      body: JSON.stringify({ consumer: 'bench', limit: LIMIT, ...body }),
       ...(signal && { signal }),
     });
     if (reset) throw new ReaderResetError(`${this.own.serviceName} was reset`);

@@ -338,7 +338,7 @@ async function measureRareType(platform: Platform, database: pg.Client): Promise
     await time('a poll that finds the rare events', POLLS, () => rare.poll({})),
     await time('a poll that acknowledges a deletion', RARE_EVENTS, (turn) => rare.poll({ after: cursors[turn] })),
     await time('a poll that finds none', POLLS, () => rare.poll({})),
-    await time('a poll of all types, which finds 100', POLLS, () => all.poll({})),
+    await time('a poll of all types, which finds 250', POLLS, () => all.poll({})),
     await time('the lag of both services', POLLS, () => database.query(MEASURE_LAG)),
   ];
   console.log(`\nafter ${DAYS} days of logins, ${LOGINS} in all\n`);

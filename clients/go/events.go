@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	eventsPath      = "/internal/events"
-	eventsBatch     = 100
+	eventsPath = "/internal/events"
+	// An answer with as many events stays far below the size that the transport accepts.
+	eventsBatch     = 250
 	eventsWait      = 20
 	eventsTimeout   = 30 * time.Second
 	minEventsPause  = time.Second

@@ -14,7 +14,8 @@ import type { ServiceClient } from './service-client.js';
 import type { ServiceAnswer } from './transport.js';
 
 const PATH = '/internal/events';
-const BATCH_SIZE = 100;
+/** An answer with as many events stays far below the size that the transport accepts. */
+const BATCH_SIZE = 250;
 const WAIT_SECONDS = 20;
 /** Longer than the wait. No lease depends on the answer. */
 const ATTEMPT_TIMEOUT_MS = 30_000;

@@ -26,7 +26,8 @@ from platform_auth.transport import ServiceAnswer, ServiceRequest
 from platform_auth.waiting import Steps, take_steps, take_steps_sync
 
 _PATH = "/internal/events"
-_BATCH_SIZE = 100
+# An answer with as many events stays far below the size that the transport accepts.
+_BATCH_SIZE = 250
 _WAIT_SECONDS = 20
 # Longer than the wait. No lease depends on the answer.
 _ATTEMPT_TIMEOUT_SECONDS = 30.0
