@@ -100,9 +100,10 @@ function createCommandEnvironment(variables: Variables): Environment {
     // As in a worker: `migrate` brings the schema up to date, and without a database the command fails at once.
     isWorker: true,
     startTimeoutSeconds: 0,
-    // No feed is read, because nothing is verified here. A revocation still waits for the leases that replicas
-    // announced.
+    // No feed is read and no key is cached, because nothing is verified here. A revocation still waits for the leases
+    // that replicas announced.
     revocationLeaseMs: 0,
+    maxCachedKeys: 1,
   };
 }
 
