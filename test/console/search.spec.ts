@@ -3,8 +3,9 @@ import { Browser } from '../support/console-browser.js';
 import { UNLEASED } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
+const app = useApp({ variables: { ...UNLEASED, CONSOLE: 'on', CONSOLE_LABEL: 'production' } });
+
 describe('the search field of the console', () => {
-  const app = useApp({ variables: { ...UNLEASED, CONSOLE: 'on', CONSOLE_LABEL: 'production' } });
   let browser: Browser;
   beforeAll(async () => {
     browser = await Browser.logIn(app);
@@ -78,8 +79,6 @@ describe('the search field of the console', () => {
 });
 
 describe('a page of the console', () => {
-  const app = useApp({ variables: { ...UNLEASED, CONSOLE: 'on' } });
-
   it('leads back by its breadcrumbs, names what ids are of, and says what was done', async () => {
     const browser = await Browser.logIn(app);
     const { nodeId } = await app.node();

@@ -11,9 +11,9 @@ const { version } = JSON.parse(readFileSync(fromRoot('package.json'), 'utf8')) a
 
 const BROWSER = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
 
-describe('GET /', () => {
-  const app = useApp({ variables: UNLEASED });
+const app = useApp({ variables: UNLEASED });
 
+describe('GET /', () => {
   it.each([undefined, '*/*', 'application/json'])('answers JSON to Accept: %s', async (accept) => {
     const { headers, body } = await app.get('/').set(accept === undefined ? {} : { Accept: accept });
     expect(headers).toMatchObject({
@@ -56,8 +56,6 @@ function isDocument(value: unknown): boolean {
 }
 
 describe('the documentation', () => {
-  const app = useApp({ variables: UNLEASED });
-
   /** The decompressed body of a response. */
   const bytesOf = async (path: string, encoding: string) => {
     const answer = await app

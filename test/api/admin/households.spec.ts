@@ -12,9 +12,9 @@ interface Page {
   readonly next_cursor: string | null;
 }
 
-describe('an operator', () => {
-  const app = useApp({ variables: { ...UNLEASED, TRUST_PROXY: '1' } });
+const app = useApp({ variables: { ...UNLEASED, TRUST_PROXY: '1' } });
 
+describe('an operator', () => {
   const list = async (query: string): Promise<string[]> =>
     ((await app.admin.get(`/households?${query}`).expect(200)).body as Page).items.map(({ id }) => id);
 
@@ -135,7 +135,6 @@ describe('an operator', () => {
 });
 
 describe('a service', () => {
-  const app = useApp({ variables: UNLEASED });
   let headers: Record<string, string>;
 
   beforeAll(async () => {

@@ -40,8 +40,9 @@ async function readAll(
   return found;
 }
 
+const app = useApp({ variables: UNLEASED });
+
 describe('a list', () => {
-  const app = useApp({ variables: UNLEASED });
   const [household_id, caller] = [randomUUID(), randomUUID()];
 
   it.each<[string, string, Record<string, string>, (index: number) => Promise<string>]>([
@@ -397,8 +398,6 @@ describe('lists of 200,000 users, 20,000 nodes and their households', () => {
 });
 
 describe('a sorted list', () => {
-  const app = useApp({ variables: UNLEASED });
-
   it.each<[string, string, string, () => Promise<unknown>]>([
     ['/users', 'id', 'created_at', async () => app.user()],
     ['/users', 'email', 'email', async () => app.user()],

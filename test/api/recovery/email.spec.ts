@@ -13,11 +13,11 @@ import { countByStatus } from '../../support/throttled.js';
 
 const newAddress = (): string => `${randomUUID()}@example.org`;
 
-describe('the verification of an e-mail address', () => {
-  const { server, variables } = useMailServer();
-  const app = useApp({ variables });
-  const links = new Links(app, server);
+const { server, variables } = useMailServer();
+const app = useApp({ variables });
+const links = new Links(app, server);
 
+describe('the verification of an e-mail address', () => {
   it('is not needed to log in, and sends no mail to a user who registers', async () => {
     const alice = await app.user();
     await alice.logsIn();
@@ -81,11 +81,7 @@ describe('REQUIRE_VERIFIED_EMAIL', () => {
 });
 
 describe('a change of the own e-mail address', () => {
-  const { server, variables } = useMailServer();
-  const app = useApp({ variables });
   const replica = useReplica(app);
-
-  const links = new Links(app, server);
 
   it('takes effect when the new address confirms it, and the old one is told at once', async () => {
     const [alice, email] = [await Owner.of(app), newAddress()];

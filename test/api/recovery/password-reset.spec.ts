@@ -11,12 +11,11 @@ import { useApp } from '../../support/use-app.js';
 import { eventually } from '../../../tools/eventually.js';
 import type { Response } from 'supertest';
 
+const { server, variables } = useMailServer();
+const app = useApp({ variables });
+const links = new Links(app, server);
+
 describe('a password reset by e-mail', () => {
-  const { server, variables } = useMailServer();
-  const app = useApp({ variables });
-
-  const links = new Links(app, server);
-
   it('sets the password once, ends every session on every replica before it answers, and proves the address', async () => {
     const alice = await app.user();
     const tokens = await alice.logsIn();
@@ -144,10 +143,6 @@ describe('a password reset by e-mail', () => {
 });
 
 describe('a password reset by an operator', () => {
-  const { server, variables } = useMailServer();
-  const app = useApp({ variables });
-  const links = new Links(app, server);
-
   it('gives a token that sets the password once, and proves no address', async () => {
     const alice = await app.user();
     const { token, expires_at } = await links.handOver(alice.id);

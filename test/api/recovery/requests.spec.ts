@@ -18,10 +18,10 @@ const UNREACHABLE = { ...MAIL_VARIABLES, MAIL_URL: 'smtp://127.0.0.1:1' };
 
 const ROUTES = ['/api/v0/auth/password-reset', '/api/v0/auth/email-verification'];
 
-describe('a request for a link', () => {
-  const { variables } = useMailServer();
-  const app = useApp({ variables });
+const { server, variables } = useMailServer();
+const app = useApp({ variables });
 
+describe('a request for a link', () => {
   it.each(ROUTES)('to %s gets the same answer for a known, an unknown and a disabled account', async (route) => {
     const [known, disabled] = [await app.user(), await app.user()];
     await app.admin.patch(`/users/${disabled.id}`, { is_active: false }).expect(200);
@@ -175,9 +175,6 @@ describe('development without MAIL_URL', () => {
 const newAddress = (): string => `${randomUUID()}@example.org`;
 
 describe('second factors of an account whose address was never proven', () => {
-  const { server, variables } = useMailServer();
-  const app = useApp({ variables });
-
   const links = new Links(app, server);
   const requestChange = async (owner: FactorOwner, email: string): Promise<string> => {
     const proof = await owner.proof();

@@ -38,8 +38,9 @@ describe('codes of an authenticator app', () => {
   });
 });
 
+const app = useApp({ variables: { ...UNLEASED, PRODUCT_NAME: 'Röst & Söhne' } });
+
 describe('POST /api/v0/users/me/totp', () => {
-  const app = useApp({ variables: { ...UNLEASED, PRODUCT_NAME: 'Röst & Söhne' } });
   const replica = useReplica(app);
 
   it('returns the secret as text, as the URI that apps read, and as a QR code', async () => {
@@ -194,8 +195,6 @@ describe('POST /api/v0/users/me/totp', () => {
 });
 
 describe('recovery codes', () => {
-  const app = useApp({ variables: UNLEASED });
-
   it('work once each, in any case and without their dashes, in the place of a code', async () => {
     const owner = await FactorOwner.withTotp(app);
     const [first = '', second = ''] = owner.recoveryCodes;

@@ -4,8 +4,9 @@ import { openTransaction } from '../../support/row-lock.js';
 import { UNLEASED } from '../../support/settings.js';
 import { useApp } from '../../support/use-app.js';
 
+const app = useApp({ variables: UNLEASED });
+
 describe('memberships in the answer about a user', () => {
-  const app = useApp({ variables: UNLEASED });
   let service: Record<string, string>;
 
   beforeAll(async () => {
@@ -119,8 +120,6 @@ describe('memberships in the answer about a user', () => {
 });
 
 describe('a household that does not exist', () => {
-  const app = useApp({ variables: UNLEASED });
-
   const read = (id: string) => app.database.query('SELECT name FROM households WHERE id = $1', [id]);
 
   it('is made, without a name, when a node or an enrolment names it, and once for parallel ones', async () => {

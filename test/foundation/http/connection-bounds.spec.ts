@@ -189,9 +189,9 @@ describe('the metrics server, pipelined to', () => {
   });
 });
 
-describe('every server', () => {
-  const app = useApp({ variables: { ...UNLEASED, METRICS_PORT: '0' } });
+const app = useApp({ variables: { ...UNLEASED, METRICS_PORT: '0' } });
 
+describe('every server', () => {
   it('ends a slow request within a second of its limit, where Node.js looks every 30 seconds', () => {
     const adapter = app.nest.getHttpAdapter() as unknown as LinkedExpressAdapter;
     const { endpoint } = app.nest.get<unknown, { endpoint: { server: Server } }>(MetricsServer);
@@ -201,7 +201,6 @@ describe('every server', () => {
 });
 
 describe('the service, pipelined to', () => {
-  const app = useApp({ variables: UNLEASED });
   let client: Socket;
   /** The service's end of the client's connection. */
   let accepted: Socket | undefined;

@@ -117,9 +117,9 @@ describe('with CORS_ORIGINS', () => {
   });
 });
 
-describe('a request that does not arrive whole in time', () => {
-  const app = useApp({ variables: UNLEASED });
+const app = useApp({ variables: UNLEASED });
 
+describe('a request that does not arrive whole in time', () => {
   it('is 408, which is no verdict', async () => {
     const socket = new PassThrough();
     app.server.emit('clientError', Object.assign(new Error(), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), socket);
@@ -130,7 +130,6 @@ describe('a request that does not arrive whole in time', () => {
 });
 
 describe('the Host of a request', () => {
-  const app = useApp({ variables: UNLEASED });
   const dev = useReplica(app, { variables: { SECRET_KEY: DEV_SECRETS.SECRET_KEY } });
   const get = (to: TestApp, path: string, host: string) => to.get(path).set('Host', host);
 
@@ -169,8 +168,6 @@ const DOORS: Door[] = [
 ];
 
 describe('a credential header', () => {
-  const app = useApp({ variables: UNLEASED });
-
   describe.each(DOORS)('$header at $method $path', ({ header, method, path, more = [] }) => {
     const raw = (...values: string[]): Promise<string> =>
       sendRaw(
