@@ -73,8 +73,8 @@ const FIND_HOLDER = `SELECT CASE WHEN consumer <> $2
   FROM event_subscriptions WHERE service = $1`;
 /**
  * `$1`: service, `$2` to `$4`: seal, number and origin of the cursor, `$5` to `$7`: generation, consumer and origin as
- * {@link HOLD_AND_READ} found them. Judges again what may have changed since (another poll, a takeover, a rewind, a failover), and
- * never moves back within one history. Skips a locked row: the cursor, or a later one, comes again.
+ * {@link HOLD_AND_READ} found them. Judges again what may have changed since (another poll, a takeover, a rewind, a
+ * failover), and never moves back within one history. Skips a locked row: the cursor, or a later one, comes again.
  */
 const MOVE = {
   name: 'events_move',
