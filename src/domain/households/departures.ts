@@ -51,7 +51,7 @@ export class Departures {
     for (const { id, household_id } of cancelled)
       await this.audit.record(
         transaction,
-        toHouseholdEvent('household.invitation.cancelled', actor, household_id, { details: { invitation_id: id } }),
+        toHouseholdEvent('household.invitation.cancelled', actor, household_id, { invitation_id: id }),
       );
     await this.enrolments.cancelEnrolments(transaction, scope, actor);
   }
@@ -90,7 +90,7 @@ export class Departures {
     await transaction.query(DELETE_MEMBERSHIPS, [userId]);
     for (const { id, role } of memberships) {
       const details = { user_id: userId, before: { role } };
-      await this.audit.record(transaction, toHouseholdEvent('household.member.removed', actor, id, { details }));
+      await this.audit.record(transaction, toHouseholdEvent('household.member.removed', actor, id, details));
     }
   }
 

@@ -1,6 +1,6 @@
 /**
- * The locks and the authorization of each action on a household: it locks the household (several: in the order of their
- * ids), then the users that the action concerns, and only then reads the role of the caller. Terms: caller, role, proof (the
+ * The locks and the authorization of each action on a household. An action locks the household, then the users that it
+ * concerns in the order of their ids, and only then reads the role of the caller. Terms: caller, role, proof (the
  * result of Reauthentication, so that a stolen access token does not suffice). Invariant: no decision depends on what was
  * read before the locks.
  */
@@ -34,7 +34,8 @@ export interface MemberCaller extends Caller {
 
 interface RequestedAction {
   readonly id: string;
-  readonly needs: HouseholdRole;
+  /** Null for the action of a user who need not be a member yet. */
+  readonly needs: HouseholdRole | null;
   /** Whether the action deletes the household: its lock then blocks new nodes and enrolments that name the household. */
   readonly isDeletion?: boolean;
   /** Another user whom the action concerns. */
@@ -71,43 +72,21 @@ export class HouseholdActions {
 
   /**
    * @throws {ProblemException} not_found when the caller is not a member or the id is not a valid UUID; missing_role;
-   * too_many_requests; as {@link lockUsers}
+   * too_many_requests; hashing_busy; as {@link lockUsers}
    */
   async perform<Result>(
     caller: Caller,
     { id, needs, isDeletion = false, userId }: RequestedAction,
     work: (household: LockedHousehold) => Promise<Result>,
   ): Promise<Result> {
-    const lock = isDeletion ? LOCK_FOR_DELETION : LOCK_HOUSEHOLD;
-    return this.lockAndRun(caller, { id, lock, userId }, async (household) => {
-      const role =
-        caller.userId === null ? 'admin' : await readRole(household.transaction, household.id, caller.userId);
-      if (role === undefined) throw new ProblemException(problems.notFound);
-      if (needs === 'admin' && role === 'member') throw new ProblemException(problems.missingRole);
-      return work(household);
-    });
-  }
-
-  /** Runs the action of a user who need not be a member yet. */
-  async join<Result>(
-    caller: MemberCaller,
-    id: string,
-    work: (household: LockedHousehold) => Promise<Result>,
-  ): Promise<Result> {
-    return this.lockAndRun(caller, { id, lock: LOCK_HOUSEHOLD }, work);
-  }
-
-  private async lockAndRun<Result>(
-    caller: Caller,
-    { id, lock, userId }: { id: string; lock: string; userId?: string | undefined },
-    work: (household: LockedHousehold) => Promise<Result>,
-  ): Promise<Result> {
     await this.countAction(caller);
     if (!isId(id)) throw new ProblemException(problems.notFound);
+    const lock = isDeletion ? LOCK_FOR_DELETION : LOCK_HOUSEHOLD;
     return this.dataSource.transaction(async (transaction) => {
       const [household] = await transaction.query<Pick<LockedHousehold, 'id' | 'name'>[]>(lock, [id]);
       if (!household) throw new ProblemException(problems.notFound);
       await this.lockUsers(transaction, caller, userId);
+      if (needs !== null) await requireRole(transaction, household.id, caller, needs);
       return work({ transaction, ...household, now: await this.clock.now(transaction) });
     });
   }
@@ -143,8 +122,20 @@ export async function readRole(
   return member?.role;
 }
 
+async function requireRole(
+  transaction: EntityManager,
+  householdId: string,
+  { userId }: Caller,
+  needs: HouseholdRole,
+): Promise<void> {
+  if (userId === null) return;
+  const role = await readRole(transaction, householdId, userId);
+  if (role === undefined) throw new ProblemException(problems.notFound);
+  if (needs === 'admin' && role === 'member') throw new ProblemException(problems.missingRole);
+}
+
 /** Refuses an action for which a stolen access token must not suffice. */
 export function requireProof({ userId, proof }: Caller): void {
   if (userId !== null && !proof)
-    refuseField('/password', 'must be sent for this act: it is the password of the caller');
+    refuseField('/password', 'must be sent for this action: it is the password of the caller');
 }

@@ -7,7 +7,7 @@ export function toHouseholdEvent(
   event: Extract<AuditEventName, `household.${string}`>,
   actor: Actor,
   householdId: string,
-  { details = {} }: Pick<AuditEvent, 'details'> = {},
+  details: AuditEvent['details'] = {},
 ): AuditEvent {
   const logFields = { household_id: householdId, ...('user_id' in details && { user_id: String(details.user_id) }) };
   return { event, actor, subject: householdId, details, logFields };

@@ -54,7 +54,7 @@ export class HouseholdLifecycle {
       await transaction.insert(Household, household);
       await insertMember(transaction, household.id, { userId, role: 'admin', now });
       const details = { user_id: userId, after: { name } };
-      await this.audit.record(transaction, toHouseholdEvent('household.created', actor, household.id, { details }));
+      await this.audit.record(transaction, toHouseholdEvent('household.created', actor, household.id, details));
       return { ...household, role: 'admin' };
     });
   }
@@ -83,7 +83,7 @@ export class HouseholdLifecycle {
         await this.removeMembers(caller, household);
         await transaction.delete(Household, { id: household.id });
         const details = { before: { name } };
-        const event = toHouseholdEvent('household.deleted', caller.actor, household.id, { details });
+        const event = toHouseholdEvent('household.deleted', caller.actor, household.id, details);
         await this.audit.record(transaction, event);
       }),
     );
@@ -103,7 +103,7 @@ export class HouseholdLifecycle {
     const removed = await transaction.query<{ userId: string; role: HouseholdRole }[]>(REMOVE_MEMBERS, [id]);
     for (const { userId, role } of removed) {
       const details = { user_id: userId, before: { role } };
-      await this.audit.record(transaction, toHouseholdEvent('household.member.removed', actor, id, { details }));
+      await this.audit.record(transaction, toHouseholdEvent('household.member.removed', actor, id, details));
     }
   }
 }

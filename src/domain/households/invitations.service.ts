@@ -99,7 +99,7 @@ export class InvitationsService {
       });
       await transaction.insert(HouseholdInvitation, invitation);
       const details = { invitation_id: invitation.id, expires_at: invitation.expiresAt };
-      const event = toHouseholdEvent('household.invitation.issued', caller.actor, household.id, { details });
+      const event = toHouseholdEvent('household.invitation.issued', caller.actor, household.id, details);
       await this.audit.record(transaction, event);
       return { invitation, state: 'open', code };
     });
@@ -155,7 +155,7 @@ export class InvitationsService {
     { id: invitationId, householdId }: Pick<HouseholdInvitation, 'id' | 'householdId'>,
   ): Promise<Acceptance> {
     const { userId, actor } = caller;
-    return this.actions.join(caller, householdId, async (household): Promise<Acceptance> => {
+    return this.actions.perform(caller, { id: householdId, needs: null }, async (household): Promise<Acceptance> => {
       const { transaction, id, now } = household;
       const [invitation] = await transaction.query<HouseholdInvitation[]>(READ, [invitationId]);
       const role = await readRole(transaction, id, userId);
@@ -170,9 +170,9 @@ export class InvitationsService {
       await insertMember(transaction, id, { userId, role: 'member', now });
       const details = { user_id: userId, invitation_id: invitationId };
       const used = { ...details, issued_by: invitation?.issuedBy };
-      await this.audit.record(transaction, toHouseholdEvent('household.invitation.used', actor, id, { details: used }));
+      await this.audit.record(transaction, toHouseholdEvent('household.invitation.used', actor, id, used));
       const added = { ...details, after: { role: 'member' } };
-      await this.audit.record(transaction, toHouseholdEvent('household.member.added', actor, id, { details: added }));
+      await this.audit.record(transaction, toHouseholdEvent('household.member.added', actor, id, added));
       return { valid: true, householdId: id };
     });
   }
@@ -185,7 +185,7 @@ export class InvitationsService {
     const [cancelled] = await transaction.query<[unknown[], number]>(CANCEL, [id, now]);
     if (cancelled.length === 0) return;
     const details = { invitation_id: id };
-    const event = toHouseholdEvent('household.invitation.cancelled', actor, household.id, { details });
+    const event = toHouseholdEvent('household.invitation.cancelled', actor, household.id, details);
     await this.audit.record(transaction, event);
   }
 }

@@ -98,7 +98,7 @@ export class MembersService {
       await refuseTooManyHouseholds(transaction, userId, { byOperator: true });
       await insertMember(transaction, id, { userId, role, now });
       const details = { user_id: userId, after: { role } };
-      await this.audit.record(transaction, toHouseholdEvent('household.member.added', caller.actor, id, { details }));
+      await this.audit.record(transaction, toHouseholdEvent('household.member.added', caller.actor, id, details));
       return this.readMember(household, userId);
     });
   }
@@ -115,10 +115,7 @@ export class MembersService {
         await transaction.query(SET_ROLE, [id, member.id, role]);
         if (role === 'member') await this.cancelCodesOf(member, household, caller);
         const details = { user_id: member.id, before: { role: member.role }, after: { role } };
-        await this.audit.record(
-          transaction,
-          toHouseholdEvent('household.member.changed', caller.actor, id, { details }),
-        );
+        await this.audit.record(transaction, toHouseholdEvent('household.member.changed', caller.actor, id, details));
         return { ...member, role };
       });
     return this.propagation.propagateAfter(change, { waitsOnSuccess: role === 'member' });
@@ -138,7 +135,7 @@ export class MembersService {
         await this.cancelCodesOf(member, household, caller);
         const details = { user_id: member.id, before: { role: member.role } };
         const event = isOwn ? 'household.member.left' : 'household.member.removed';
-        await this.audit.record(transaction, toHouseholdEvent(event, caller.actor, id, { details }));
+        await this.audit.record(transaction, toHouseholdEvent(event, caller.actor, id, details));
       }),
     );
   }
