@@ -249,7 +249,7 @@ describe('platform-auth apply', () => {
   /** In this process, at the same time as other runs. @param folder undefined: standard output */
   const applyHere = (folder?: string, rotateLost?: string) =>
     apply(AdminClient.from(urlOf(app), { ADMIN_API_KEY: ADMIN_KEY }), {
-      ...{ prune: undefined, rotate: undefined, rotateLost, isPlan: false, yes: true, refusedKey: undefined },
+      ...{ prune: undefined, rotate: undefined, rotateLost, isPlan: false, yes: true, keyToCheck: undefined },
       map: readPlatformMap(cli.path('platform.json')),
       documents: { format: 'json', folder, current: undefined },
       confirm: () => Promise.resolve(),

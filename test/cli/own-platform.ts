@@ -5,7 +5,7 @@ import { parse as parseVariables } from 'dotenv';
 import { DataSource } from 'typeorm';
 import { parse, stringify } from 'yaml';
 import { diagnose } from '../../src/cli/platform/doctor.js';
-import type { Finding } from '../../src/cli/platform/finding.js';
+import type { PlatformFinding } from '../../src/cli/platform/finding.js';
 import type { PlanReport } from '../../src/cli/platform/plan.js';
 import { init, type InitRequest } from '../../src/cli/platform/init.js';
 import { toCredentialVariables } from '../../src/foundation/common/names.js';
@@ -97,7 +97,7 @@ export class OwnPlatform {
     return init({ ...request, ...options }, this.clock);
   }
 
-  async diagnose(url?: string, clock = this.clock): Promise<Finding[]> {
+  async diagnose(url?: string, clock = this.clock): Promise<PlatformFinding[]> {
     return diagnose({ map: this.map, envDir: this.envDir, url }, clock);
   }
 

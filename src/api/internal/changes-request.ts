@@ -3,6 +3,7 @@ import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import * as z from 'zod';
 import { ID } from '../../foundation/common/fields.js';
 import { isId } from '../../foundation/common/ids.js';
+import { parseJson } from '../../foundation/common/json.js';
 import { CACHED_KIND_NAMES, type KeyKindName } from '../../foundation/common/key-kinds.js';
 import { EXAMPLES, APP_SCOPE_FORMAT } from '../../foundation/common/names.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
@@ -54,7 +55,7 @@ export type ReportedUse = z.output<typeof use>;
 
 /** Call it after authentication, because validation of a large body costs milliseconds. */
 export function parseChangesRequest(bytes: Buffer | undefined): ChangesRequest {
-  const parsed = body.safeParse(parseJson(bytes));
+  const parsed = body.safeParse(parseBody(bytes));
   if (parsed.success) return parsed.data;
   const errors = parsed.error.issues.map(({ path, message }) => ({
     pointer: path.map((part) => `/${String(part)}`).join(''),
@@ -63,14 +64,11 @@ export function parseChangesRequest(bytes: Buffer | undefined): ChangesRequest {
   throw new ProblemException(problems.validationFailed, { errors });
 }
 
-function parseJson(bytes: Buffer | undefined): unknown {
+function parseBody(bytes: Buffer | undefined): unknown {
   if (!bytes || bytes.length === 0) return {};
-  try {
-    if (isUtf8(bytes)) return JSON.parse(bytes.toString());
-  } catch {
-    // Text that is not JSON is refused below.
-  }
-  throw new ProblemException(problems.malformedRequest);
+  const parsed = isUtf8(bytes) ? parseJson(bytes.toString()) : undefined;
+  if (parsed === undefined) throw new ProblemException(problems.malformedRequest);
+  return parsed;
 }
 
 export const CURSOR = `${'0123456789abcdef'.repeat(4)}/4711:4713:4711`;

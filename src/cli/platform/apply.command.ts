@@ -60,9 +60,9 @@ async function runApply(options: ApplyOptions, command: Command): Promise<void> 
     throw new CommandFailedError('Keys are not printed on a terminal: give --output, or a pipe.', 'is_terminal');
   const confirm = createConfirm(command);
   const { apply, hasChanges } = await import('./apply.js');
-  const refusedKey = options.rootKey ? undefined : readRemoteVariables().ADMIN_API_KEY;
+  const keyToCheck = options.rootKey ? undefined : readRemoteVariables().ADMIN_API_KEY;
   const report = await apply(createClient(command), {
-    refusedKey,
+    keyToCheck,
     map: await readMap(path),
     documents: { format, folder, current: await readCurrent(options) },
     ...{ prune, isPlan, yes, rotate: toChoice(rotate), rotateLost: toChoice(rotateLost) },

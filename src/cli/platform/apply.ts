@@ -14,18 +14,17 @@ import type { AdminClient } from '../remote/admin-client.js';
 import { revokeKeys } from '../remote/credentials.command.js';
 import { identifyKeys } from '../remote/leaked.command.js';
 import { announceIfSlow, CommandFailedError, type Confirm } from '../terminal.js';
-import { checkNodes, checkSettings, findServiceAway } from './doctor-calls.js';
+import { checkNodes, checkSettings, findUnreadyService } from './doctor-calls.js';
 import { checkKeys, checkPairsForUsers, listWarnings } from './doctor-keys.js';
 import {
   createTokenRules,
   DEFAULT_TOKENS,
   isSetIn,
-  JWKS_PATH,
   listPublicSettings,
   type ServiceFile,
   type TokenRules,
 } from './environment-files.js';
-import { broken, type Finding } from './finding.js';
+import { broken, type PlatformFinding } from './finding.js';
 import {
   addRotations,
   carryOutPlan,
@@ -45,8 +44,6 @@ const PATH = '/app-credentials';
 const SUBSCRIPTIONS = '/event-subscriptions';
 const FOLDER_MODE = 0o700;
 const LOST_ADVICE = 'Run this again. If the change was made, the new key is lost: --rotate-lost makes another one.';
-/** Under HS256 the list of keys is empty. */
-const jwks = z.object({ keys: z.array(z.unknown()) });
 /** The service publishes its metadata only when its issuer is an https URL (RFC 8414). */
 const issuer = z.union([z.literal(DEFAULT_TOKENS.issuer), z.url({ protocol: /^https$/ }).regex(/^[\w.:/~%[\]-]+$/)]);
 const metadata = z.object({ issuer }).optional();
@@ -66,7 +63,7 @@ interface ApplyRequest {
   readonly isPlan: boolean;
   readonly yes: boolean;
   /** The admin key of this call: `apply` refuses to work with the root key. Undefined accepts any key. */
-  readonly refusedKey: string | undefined;
+  readonly keyToCheck: string | undefined;
   /** Shows the plan to the operator, and rejects when the operator does not confirm it. */
   readonly confirm: (plan: ApplyReport) => ReturnType<Confirm>;
 }
@@ -77,7 +74,7 @@ export interface ApplyReport extends PlanReport {
 
 export async function apply(client: AdminClient, request: ApplyRequest): Promise<ApplyReport> {
   const { map, documents, isPlan, prune, rotate, rotateLost } = request;
-  if (request.refusedKey !== undefined) await refuseRootKey(client, request.refusedKey);
+  if (request.keyToCheck !== undefined) await refuseRootKey(client, request.keyToCheck);
   const rules = await readPublishedRules(client, map);
   const live = await readLive(client, openDocuments(map, documents));
   const plan = (): Plan => {
@@ -173,13 +170,13 @@ async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceF
  * Checks the running service against the map, without the database and without using a key.
  * @param folder into which `apply` wrote environment files; undefined checks no file
  */
-export async function diagnoseFromAfar(
+export async function diagnoseOverHttp(
   client: AdminClient,
   map: PlatformMap,
   adminKey?: string,
   folder?: string,
-): Promise<Finding[]> {
-  const away = await findServiceAway(client.url);
+): Promise<PlatformFinding[]> {
+  const away = await findUnreadyService(client.url);
   if (away) return [away];
   const format = folder === undefined ? 'json' : 'env';
   const documents = openDocuments(map, { format, folder, current: undefined });
@@ -200,7 +197,7 @@ export async function diagnoseFromAfar(
   ];
 }
 
-function checkAgainstService({ service: { name }, file, settings, pairs }: PlannedService): Finding[] {
+function checkAgainstService({ service: { name }, file, settings, pairs }: PlannedService): PlatformFinding[] {
   const where = `${name}.env`;
   const [apply, restart] = [`Run apply with --output ${dirname(file.path)}`, `then restart ${name}.`];
   const entries = Object.entries(settings);
@@ -226,7 +223,7 @@ function toDigest(key: string): string {
 
 /** Reads how the service signs access tokens. The service does not publish the audience, so `apply` writes none. */
 async function readPublishedRules(client: AdminClient, map: PlatformMap): Promise<TokenRules> {
-  const { keys } = client.requireShape(jwks, await client.getOpen(JWKS_PATH));
+  const keys = await client.listSigningKeys();
   const published = await client.getOpen('/.well-known/oauth-authorization-server');
   const { issuer = DEFAULT_TOKENS.issuer } = client.requireShape(metadata, published) ?? {};
   return createTokenRules(map, { ...DEFAULT_TOKENS, issuer, algorithm: keys.length > 0 ? 'ES256' : 'HS256' });

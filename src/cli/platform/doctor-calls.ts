@@ -10,7 +10,7 @@ import { describeCause } from '../failures.js';
 import { HEADER_VALUE, readErrorCode, readJson, sendRequest, type HttpRequest } from '../http-client.js';
 import { formatPlace } from './doctor-keys.js';
 import { JWKS_PATH, type TokenRules } from './environment-files.js';
-import { broken, warning, type Finding } from './finding.js';
+import { broken, warning, type PlatformFinding } from './finding.js';
 import { isDelivered, type Plan, type PlannedPair, type PlannedService } from './plan.js';
 import { OWN_NAME, type PlatformMap } from './platform-map.js';
 
@@ -51,9 +51,9 @@ const identified = z.object({
 });
 
 /** Calls the running services. When auth does not answer, that is the only finding about auth. */
-export async function callServices(checkup: Checkup): Promise<Finding[]> {
+export async function callServices(checkup: Checkup): Promise<PlatformFinding[]> {
   const { own, rules, url, plan } = checkup;
-  const away = await findServiceAway(url);
+  const away = await findUnreadyService(url);
   const found = away
     ? [away]
     : [
@@ -103,7 +103,7 @@ async function askAsAdmin(
 }
 
 /** @returns undefined when the service is ready */
-export async function findServiceAway(url: string): Promise<Finding | undefined> {
+export async function findUnreadyService(url: string): Promise<PlatformFinding | undefined> {
   const { status, body, error } = await ask(`${url}/health`);
   if (status === 200) return undefined;
   if (error !== undefined) {
@@ -130,12 +130,12 @@ export async function findServiceAway(url: string): Promise<Finding | undefined>
  * Looks up each pair's key by its digest. None is presented to the service: that would be a use, and a daily doctor would
  * hide that a key is not used any more, or that the new key of a rotation was not delivered.
  */
-async function checkCredentials({ plan, url, own, now, canCompare }: Checkup): Promise<Finding[]> {
+async function checkCredentials({ plan, url, own, now, canCompare }: Checkup): Promise<PlatformFinding[]> {
   // The missing migrations are already a finding.
   if (canCompare === false) return [];
-  const closed = await findClosedDoor(`${url}/internal/validate-app`);
+  const closed = await findUnreachableRoute(`${url}/internal/validate-app`);
   if (closed) return [closed];
-  const found = [await findClosedDoor(`${url}/internal/changes`)].filter((finding) => finding !== undefined);
+  const found = [await findUnreachableRoute(`${url}/internal/changes`)].filter((finding) => finding !== undefined);
   const held = plan.services.flatMap(({ file, pairs }) => pairs.flatMap((pair) => readHeldKey(pair, file)));
   const keys = await identifyKeys(url, own?.get('ADMIN_API_KEY'), held);
   if (!keys && canCompare === undefined)
@@ -152,7 +152,7 @@ async function checkCredentials({ plan, url, own, now, canCompare }: Checkup): P
 }
 
 /** A proxy in front of the service may not know the route. Without a credential the service answers 401. */
-async function findClosedDoor(route: string): Promise<Finding | undefined> {
+async function findUnreachableRoute(route: string): Promise<PlatformFinding | undefined> {
   const { status, error } = await ask(route, { method: 'POST', body: {} });
   if (status === 401) return undefined;
   const what = `No verdict: ${error ?? `${status} from ${OWN_NAME}`}.`;
@@ -192,7 +192,7 @@ function findRefusal(
   { id }: HeldKey,
   known: z.infer<typeof identified>['items'] | undefined,
   now: Date,
-): Finding | undefined {
+): PlatformFinding | undefined {
   // The plan does not recognise the previous key, which may be the one in the file; checkKeys() reports the overlap.
   if (!known && pair.credential?.app_id === id && isOverlapOpen(pair.credential, now)) return undefined;
   const where = formatPlace(pair);
@@ -219,7 +219,7 @@ function findRefusal(
  * A service that refuses the ADMIN_API_KEY of its file was started with other secrets, so most likely with another
  * SECRET_KEY too.
  */
-async function checkAdminKey(own: EnvFile | undefined, url: string): Promise<Finding | undefined> {
+async function checkAdminKey(own: EnvFile | undefined, url: string): Promise<PlatformFinding | undefined> {
   const reply = await askAsAdmin(url, own?.get('ADMIN_API_KEY'), 'app-credentials?limit=1');
   if (reply?.status !== 401) return undefined;
   return broken(
@@ -234,10 +234,10 @@ async function checkAdminKey(own: EnvFile | undefined, url: string): Promise<Fin
  * Only a node has its key, so `doctor` asks the service how it would judge the node: a restricted node must be refused
  * outside its targets, and its targets must be services of the map.
  */
-export async function checkNodes(url: string, adminKey: string | undefined, plan: Plan): Promise<Finding[]> {
+export async function checkNodes(url: string, adminKey: string | undefined, plan: Plan): Promise<PlatformFinding[]> {
   const names = plan.services.map(({ service }) => service.name);
   const { data } = restrictedNodes.safeParse((await askAsAdmin(url, adminKey, 'nodes/targets'))?.body);
-  const found: Finding[] = [];
+  const found: PlatformFinding[] = [];
   for (const { targets, live, node_id } of data?.items ?? []) {
     const where = `nodes with the targets ${targets.join(', ')} (${live})`;
     const unknown = targets.filter((target) => !names.includes(target));
@@ -256,7 +256,7 @@ export async function checkNodes(url: string, adminKey: string | undefined, plan
 }
 
 /** The running service judges its settings, because a variable of its process overrides the file. */
-export async function checkSettings(url: string, adminKey: string | undefined): Promise<Finding[]> {
+export async function checkSettings(url: string, adminKey: string | undefined): Promise<PlatformFinding[]> {
   const { data } = review.safeParse((await askAsAdmin(url, adminKey, 'configuration-review'))?.body);
   const remedy = `Set it, and restart ${OWN_NAME}.`;
   const settings = data?.weak_settings ?? [];
@@ -267,7 +267,7 @@ export async function checkSettings(url: string, adminKey: string | undefined): 
  * Verifiers of ES256 need the public keys. A service that still signs with SECRET_KEY publishes none, and a replica that
  * cannot decrypt one answers 503 about all.
  */
-async function checkPublishedKeys({ algorithm }: TokenRules, url: string): Promise<Finding | undefined> {
+async function checkPublishedKeys({ algorithm }: TokenRules, url: string): Promise<PlatformFinding | undefined> {
   if (algorithm !== 'ES256') return undefined;
   const { status, body } = await ask(url + JWKS_PATH);
   if (status >= 500) return broken(url, `${JWKS_PATH} answers ${status}.`, READ_LOG);
@@ -277,7 +277,7 @@ async function checkPublishedKeys({ algorithm }: TokenRules, url: string): Promi
 }
 
 /** A GET delivers no log line, so only a missing response, a 5xx or a redirect is a problem. */
-async function checkLoggingService(own: EnvFile | undefined): Promise<Finding | undefined> {
+async function checkLoggingService(own: EnvFile | undefined): Promise<PlatformFinding | undefined> {
   const url = own?.get('LOGGING_SERVICE_URL');
   if (url === undefined) return undefined;
   const { status, error } = await askForeign(url);

@@ -3,7 +3,7 @@ import type { AppCredentialResponse } from '../../api/admin/app-credentials.admi
 import { UNUSED_DAYS } from '../../foundation/config/limits.js';
 import { describeOldKeyUse, formatPair, isExpiring, isOverlapOpen, isUnused } from '../credential-state.js';
 import type { TokenRules } from './environment-files.js';
-import { broken, warning, type Finding } from './finding.js';
+import { broken, warning, type PlatformFinding } from './finding.js';
 import type { Plan, PlannedPair } from './plan.js';
 import { OWN_NAME } from './platform-map.js';
 
@@ -15,7 +15,7 @@ function* checkRestrictions(
   { credential, newScopes, newForUsers }: PlannedPair,
   where: string,
   command: string,
-): Generator<Finding> {
+): Generator<PlatformFinding> {
   if (!credential) return;
   if (newScopes !== undefined) {
     const [has, says] = [credential.scopes, newScopes].map((scopes) => scopes?.join(', ') ?? 'all');
@@ -38,7 +38,7 @@ export function* checkKeys(
   live: Plan['strays'],
   now: Date,
   command: 'init' | 'apply' = 'init',
-): Generator<Finding> {
+): Generator<PlatformFinding> {
   const toPlace = command === 'init' ? formatPlace : formatPair;
   for (const pair of plan.services.flatMap(({ file, pairs }) => (file.exists ? pairs : []))) {
     const { credential } = pair;
@@ -73,7 +73,7 @@ export function* checkKeys(
 }
 
 /** Finds pairs for users for which services get no token, or whose target does not validate it with this service. */
-export function* checkPairsForUsers({ services }: Plan, { algorithm }: TokenRules): Generator<Finding> {
+export function* checkPairsForUsers({ services }: Plan, { algorithm }: TokenRules): Generator<PlatformFinding> {
   const isForUsers = ({ credential, newForUsers }: PlannedPair): boolean =>
     newForUsers ?? credential?.for_users ?? false;
   const pairs = services.flatMap((planned) => planned.pairs.filter(isForUsers));

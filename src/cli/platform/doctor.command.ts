@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { InvalidArgumentError, type Command } from 'commander';
 import { httpUrl } from '../../foundation/config/variable-kinds.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
-import type { Finding } from './finding.js';
+import type { PlatformFinding } from './finding.js';
 import { resolveEnvPath } from './environment-files.js';
 import { createMapOption, ENV_DIR, MAP_EXAMPLE, readMap, URL_OF_OWN_FILE } from './init.command.js';
 import { OWN_NAME, type PlatformMap } from './platform-map.js';
@@ -62,14 +62,18 @@ function isFolderOfApply(envDir: string): boolean {
   return hasKey && existsSync(envDir) && !existsSync(resolveEnvPath(envDir, OWN_NAME));
 }
 
-async function askOnly(map: PlatformMap, given: string | undefined, envDir: string | undefined): Promise<Finding[]> {
+async function askOnly(
+  map: PlatformMap,
+  given: string | undefined,
+  envDir: string | undefined,
+): Promise<PlatformFinding[]> {
   const variables = readRemoteVariables();
   const client = AdminClient.from(given ?? map.services[0]?.url ?? '', variables);
-  const { diagnoseFromAfar } = await import('./apply.js');
-  return diagnoseFromAfar(client, map, variables.ADMIN_API_KEY, envDir);
+  const { diagnoseOverHttp } = await import('./apply.js');
+  return diagnoseOverHttp(client, map, variables.ADMIN_API_KEY, envDir);
 }
 
-function formatFindings({ findings }: { findings: Finding[] }, limit: string): string {
+function formatFindings({ findings }: { findings: PlatformFinding[] }, limit: string): string {
   if (findings.length === 0) return `No problems found.\n\n${limit}`;
   const width = fitWidth(TABLE_FRAME);
   const rows = findings.map((finding) => ({

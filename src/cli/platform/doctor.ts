@@ -25,7 +25,7 @@ import {
   type ServiceFile,
   type TokenRules,
 } from './environment-files.js';
-import { broken, warning, type Finding } from './finding.js';
+import { broken, warning, type PlatformFinding } from './finding.js';
 import { readLiveCredentials } from './init.js';
 import { makePlan, type LiveCredentials, type PlannedService } from './plan.js';
 import { toCredentialVariables } from '../../foundation/common/names.js';
@@ -46,10 +46,10 @@ const MAX_HARMLESS_SKEW_MS = 10_000;
 export async function diagnose(
   { map, envDir, url }: { map: PlatformMap; envDir: string; url: string | undefined },
   clock = new Clock(),
-): Promise<Finding[]> {
+): Promise<PlatformFinding[]> {
   if (!existsSync(envDir))
     throw new CommandFailedError(`The folder ${envDir} does not exist. Correct --env-dir.`, 'strange_env_dir');
-  const found: Finding[] = [];
+  const found: PlatformFinding[] = [];
   if ((statSync(envDir).mode & WRITABLE_BY_ALL) !== 0)
     found.push(broken(envDir, 'Every user may replace the files in this folder.', `chmod 700 ${envDir}`));
   const files = readFiles(map, envDir, found);
@@ -67,7 +67,7 @@ export async function diagnose(
   return found;
 }
 
-function readFiles(map: PlatformMap, envDir: string, found: Finding[]): Map<string, EnvFile> {
+function readFiles(map: PlatformMap, envDir: string, found: PlatformFinding[]): Map<string, EnvFile> {
   const files = new Map<string, EnvFile>();
   for (const { name } of map.services) {
     try {
@@ -84,7 +84,7 @@ function readFiles(map: PlatformMap, envDir: string, found: Finding[]): Map<stri
   return files;
 }
 
-function readRules(map: PlatformMap, own: EnvFile | undefined, found: Finding[]): TokenRules {
+function readRules(map: PlatformMap, own: EnvFile | undefined, found: PlatformFinding[]): TokenRules {
   try {
     return readTokenRules(map, own);
   } catch (error) {
@@ -106,7 +106,7 @@ interface DatabaseView {
 async function readDatabase(
   own: EnvFile | undefined,
   clock: Clock,
-  found: Finding[],
+  found: PlatformFinding[],
 ): Promise<DatabaseView | undefined> {
   try {
     const variables = readDatabaseVariables(own);
@@ -127,7 +127,7 @@ async function readDatabase(
   }
 }
 
-function* checkFile(planned: PlannedService, checkup: Checkup, map: PlatformMap): Generator<Finding> {
+function* checkFile(planned: PlannedService, checkup: Checkup, map: PlatformMap): Generator<PlatformFinding> {
   const { service, file, settings } = planned;
   const where = `${service.name}.env`;
   const credentials = service.calls.flatMap((target) => Object.values(toCredentialVariables(target)));
@@ -157,7 +157,7 @@ function* checkFile(planned: PlannedService, checkup: Checkup, map: PlatformMap)
  * A service with another SERVICE_NAME refuses its callers; with another secret or other claims it refuses every access
  * token.
  */
-function describeDifference({ service }: PlannedService, name: string, value: string): Finding {
+function describeDifference({ service }: PlannedService, name: string, value: string): PlatformFinding {
   const where = `${service.name}.env`;
   if (name === NODE_TARGETS) return warning(where, `${name} is not what the map says (${value}).`, RUN_INIT);
   if (name.startsWith('SECRET_KEY')) return broken(where, `${name} is not that of ${OWN_NAME}.env.`, RUN_INIT);
@@ -246,7 +246,7 @@ function hasSharedMasterKey(own: ServiceFile): boolean {
   });
 }
 
-function* checkDatabase({ schema: { pending, unknown }, aheadMs }: DatabaseView): Generator<Finding> {
+function* checkDatabase({ schema: { pending, unknown }, aheadMs }: DatabaseView): Generator<PlatformFinding> {
   if (pending.length > 0) {
     const remedy = 'Run migrate, then doctor again. No key was compared or looked up.';
     yield broken('database', `Migrations are missing: ${pending.join(', ')}.`, remedy);

@@ -1,5 +1,5 @@
 /** One problem and its remedy. Contains no secret. */
-export interface Finding {
+export interface PlatformFinding {
   /** broken: a call is refused or a secret is exposed now. warning: everything works now, but will fail later. */
   readonly severity: 'broken' | 'warning';
   readonly where: string;
@@ -8,7 +8,7 @@ export interface Finding {
 }
 
 const createFindings =
-  (severity: Finding['severity']) =>
-  (where: string, what: string, remedy: string): Finding => ({ severity, where, what, do: remedy });
+  (severity: PlatformFinding['severity']) =>
+  (where: string, what: string, remedy: string): PlatformFinding => ({ severity, where, what, do: remedy });
 export const broken = createFindings('broken');
 export const warning = createFindings('warning');

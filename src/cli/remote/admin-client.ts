@@ -20,6 +20,8 @@ const MAX_PAGE_SIZE = 100;
 const MAX_ITEMS_IN_MEMORY = 1_000_000;
 const anObject = z.object({});
 const aPage = z.object({ items: z.array(anObject), next_cursor: z.string().nullable() });
+/** Under HS256 the list is empty. */
+const jwks = z.object({ keys: z.array(z.unknown()) });
 export const IDEMPOTENT_ADVICE = 'Run this again: the change is idempotent.';
 
 export type Query = Readonly<Record<string, string | undefined>>;
@@ -98,6 +100,11 @@ export class AdminClient {
 
   async delete(path: string): Promise<void> {
     await withAdvice(this.callAsAdmin('DELETE', path), IDEMPOTENT_ADVICE);
+  }
+
+  /** @returns the public keys of the JWKS; none under HS256 */
+  async listSigningKeys(): Promise<readonly unknown[]> {
+    return this.requireShape(jwks, await this.getOpen('/.well-known/jwks.json')).keys;
   }
 
   /** @throws {CommandFailedError} when this service never sends such a body */

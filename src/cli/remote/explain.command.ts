@@ -1,5 +1,4 @@
 import { Option, type Command } from 'commander';
-import * as z from 'zod';
 import { isId } from '../../foundation/common/ids.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { MAX_DELEGATION_LINKS } from '../../foundation/config/limits.js';
@@ -19,8 +18,6 @@ const MAX_CHANGES = 100;
 const DAY_MS = 86_400_000;
 /** The default SERVICE_NAME. The admin door does not tell it, so the reason that needs it names the assumption. */
 const OWN_NAME = 'auth';
-/** Under HS256 the list of keys is empty. */
-const jwks = z.object({ keys: z.array(z.unknown()) });
 
 /**
  * Why a credential or a login would be refused. Without `until` it does not expire; without `address` it holds for all
@@ -155,7 +152,7 @@ async function countLiveSessions(client: AdminClient, id: string): Promise<numbe
 async function explainDelegation(client: AdminClient, user: string, via: readonly string[]) {
   const found = await findUser(client, user);
   const liveSessions = found ? await countLiveSessions(client, found.id) : 0;
-  const { keys } = client.requireShape(jwks, await client.getOpen('/.well-known/jwks.json'));
+  const keys = await client.listSigningKeys();
   const reasons: Reason[] = [];
   if (!found) reasons.push(UNKNOWN_USER);
   else if (!found.is_active) reasons.push(await explainDisabled(client, found.id));
