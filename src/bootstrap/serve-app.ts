@@ -11,7 +11,7 @@ import { Environment } from '../foundation/config/environment.js';
 import { LinkedExpressAdapter } from '../foundation/http/linked-express.adapter.js';
 import { guardHead } from '../foundation/http/request-guards.js';
 import { createRequestLog } from '../foundation/http/request-log.js';
-import { createValidationPipe, parseJson, readBytes } from '../foundation/http/validation.js';
+import { createValidationPipe, parseJsonBody, readBytes } from '../foundation/http/validation.js';
 import { Log, NestLogger } from '../foundation/logging/log.js';
 import { MetricsServer } from '../foundation/metrics/metrics-server.js';
 import { ProblemFilter } from '../foundation/problems/problem.filter.js';
@@ -90,7 +90,7 @@ export function configureApp(app: NestExpressApplication): void {
   app.set('trust proxy', environment.trustProxy);
   app.disable('x-powered-by');
   app.use(createRequestLog(log, LEVELS_WITH_VALIDATIONS.has(environment.logLevel), counters));
-  app.use(guardHead(environment, app.get(RouteTable)), readBytes, parseJson);
+  app.use(guardHead(environment, app.get(RouteTable)), readBytes, parseJsonBody);
   app.useGlobalPipes(createValidationPipe());
   app.useGlobalFilters(new ProblemFilter(log));
   serveDocs(app);

@@ -43,8 +43,8 @@ class FindingsResponse {
 
   @ApiProperty({ type: [FindingResponse], description: 'the worst first' }) items!: FindingResponse[];
 
-  static from({ at, lookedAt, findings }: Report): FindingsResponse {
-    return { at: at.toISOString(), looked_at: lookedAt, items: findings.map((each) => FindingResponse.from(each)) };
+  static from({ at, checked, findings }: Report): FindingsResponse {
+    return { at: at.toISOString(), looked_at: checked, items: findings.map((each) => FindingResponse.from(each)) };
   }
 }
 

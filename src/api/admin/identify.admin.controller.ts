@@ -21,11 +21,11 @@ import { SessionsService } from '../../domain/tokens/sessions.service.js';
 const DIGEST_PATTERN = /^[0-9a-f]{64}$/;
 const DIGESTS_DETAIL = `must be a list of 1 to ${MAX_DIGESTS} SHA-256 digests in lower-case hexadecimal`;
 
-type ResourceType = KeyKindName | 'session';
-const KINDS: ResourceType[] = [...KEY_KIND_NAMES, 'session'];
+type IdentifiedKind = KeyKindName | 'session';
+const KINDS: IdentifiedKind[] = [...KEY_KIND_NAMES, 'session'];
 
 /** An operator is told about credentials of a type with this scope, or with `read`. */
-const getScope = (kind: ResourceType): OperatorScope => (kind === 'session' ? 'users' : KEY_KINDS[kind].scope);
+const getScope = (kind: IdentifiedKind): OperatorScope => (kind === 'session' ? 'users' : KEY_KINDS[kind].scope);
 
 class IdentifyKeysRequest {
   @ApiProperty({
@@ -47,7 +47,7 @@ export class IdentifiedKeyResponse {
   @ApiProperty({ type: String, example: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08' })
   digest!: string;
 
-  @ApiProperty({ enum: [...KINDS, 'root'], enumName: 'IdentifiedKind' }) kind!: ResourceType | 'root';
+  @ApiProperty({ enum: [...KINDS, 'root'], enumName: 'IdentifiedKind' }) kind!: IdentifiedKind | 'root';
   @ApiProperty({ ...ID, nullable: true, description: 'of the credential; null for the root key' }) id!: string | null;
 
   @ApiProperty({
@@ -79,7 +79,7 @@ export class IdentifiedKeysResponse {
     description: 'the kinds that were looked for: those of the operator’s scopes; all with `read`',
     example: KINDS,
   })
-  searched!: ResourceType[];
+  searched!: IdentifiedKind[];
 }
 
 @AdminController('/keys')
@@ -103,7 +103,7 @@ export class IdentifyAdminController {
   })
   async identifyKeys(@Req() request: Request, @Body() body: IdentifyKeysRequest): Promise<IdentifiedKeysResponse> {
     const { operator } = getPrincipal(request, 'admin');
-    const canIdentify = (kind: ResourceType): boolean =>
+    const canIdentify = (kind: IdentifiedKind): boolean =>
       !operator || operator.scopes.includes('read') || operator.scopes.includes(getScope(kind));
     const searched = KINDS.filter(canIdentify);
     const digests = body.digests.map((text) => Buffer.from(text, 'hex') as SecretDigest);
@@ -118,7 +118,7 @@ export class IdentifyAdminController {
     return { items, searched };
   }
 
-  private async findOfKind(kind: ResourceType, digests: SecretDigest[]): Promise<IdentifiedKeyResponse[]> {
+  private async findOfKind(kind: IdentifiedKind, digests: SecretDigest[]): Promise<IdentifiedKeyResponse[]> {
     if (kind === 'session') return this.findSessions(digests);
     const found = await this.keys.getStore(kind).findOwners(digests);
     return found.flatMap(({ row, owner }) => this.toItems(digests, row, { kind, owner }));
@@ -151,7 +151,7 @@ export class IdentifyAdminController {
   private toItems(
     digests: readonly SecretDigest[],
     row: KeyColumns,
-    owner: { kind: ResourceType; owner: string },
+    owner: { kind: IdentifiedKind; owner: string },
   ): IdentifiedKeyResponse[] {
     const isOf = (digest: SecretDigest): boolean =>
       [row.keyDigest, row.previousKeyDigest].some((held) => held && isSameDigest(held, digest));

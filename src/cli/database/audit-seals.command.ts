@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { InvalidArgumentError, type Command } from 'commander';
-import { ACKNOWLEDGED, MAX_FINDINGS, type Finding } from '../../domain/audit/seals/seal-findings.js';
+import { ACKNOWLEDGED, MAX_FINDINGS, type SealFinding } from '../../domain/audit/seals/seal-findings.js';
 import type { Verification } from '../../domain/audit/seals/seal-verifier.js';
 import {
   formatCheckpoint,
@@ -66,7 +66,11 @@ export function addAcknowledgeCommand(audit: Command): void {
     });
 }
 
-async function recordAcknowledgements(findings: readonly Finding[], reason: string, operator: string): Promise<void> {
+async function recordAcknowledgements(
+  findings: readonly SealFinding[],
+  reason: string,
+  operator: string,
+): Promise<void> {
   const variables = readVariables();
   const key = new SealKey(parseAuditSealSecret(variables));
   const { withServices } = await import('./database-services.js');

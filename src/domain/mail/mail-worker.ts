@@ -1,7 +1,7 @@
 /**
  * E-mail: requests wait in the outbox (outbox.ts), and each replica's worker holds up to {@link MAX_SLOTS}
- * conversations. A recipient's domain and a requesting network have one slot each, so that slow ones delay only
- * themselves. A mail is composed immediately before it is sent, so that its token exists nowhere earlier. A
+ * conversations. A recipient's domain has one slot at a time, and a mail waits while each network that asked for it has
+ * one, so that slow ones delay only themselves. A mail is composed immediately before it is sent, so that its token exists nowhere earlier. A
  * conversation holds no connection and no lock of PostgreSQL, and HTTP requests never wait for one. A mail is sent at
  * least once: it leaves the outbox after the mail server accepted it.
  */
@@ -150,12 +150,12 @@ export class MailWorker implements OnModuleDestroy {
       mayTakeFirst: taken.length - retries < MAX_FIRST_ATTEMPTS,
       mayTakeRetry: retries < MAX_RETRIES,
     });
-    if (request) this.noteTurn(request.networks);
+    if (request) this.noteServedNetworks(request.networks);
     return request;
   }
 
   /** A second turn of a network begins the next round. */
-  private noteTurn(networks: readonly string[]): void {
+  private noteServedNetworks(networks: readonly string[]): void {
     const isNextRound = networks.every((network) => this.served.has(network));
     if (isNextRound || this.served.size > MAX_SERVED_NETWORKS) this.served.clear();
     for (const network of networks) this.served.add(network);

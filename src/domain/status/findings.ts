@@ -21,7 +21,7 @@ const DAY_MS = 86_400_000;
 
 export interface Report {
   readonly at: Date;
-  readonly lookedAt: Check[];
+  readonly checked: Check[];
   readonly findings: Finding[];
 }
 
@@ -106,13 +106,13 @@ export class Findings {
       ...kinds.map((kind) => this.findKeys('old_key_used', kind, findOldUsed(kind), at)),
       ...kinds.map((kind) => this.findKeys('key_expires', kind, findExpiring(kind), at)),
     ]);
-    const lookedAt = CHECK_NAMES.filter((check) => {
+    const checked = CHECK_NAMES.filter((check) => {
       const scope = CHECKS[check];
       return scope === undefined ? kinds.length > 0 : mayRead(scope);
     });
     const rank = ({ check, severity }: Finding): number =>
       CHECK_NAMES.indexOf(check) + (severity === 'critical' ? 0 : CHECK_NAMES.length);
-    return { at, lookedAt, findings: found.flat().toSorted((one, other) => rank(one) - rank(other)) };
+    return { at, checked, findings: found.flat().toSorted((one, other) => rank(one) - rank(other)) };
   }
 
   private async findPlatform(at: Date): Promise<Finding[]> {

@@ -50,7 +50,7 @@ export function toPattern(part: string): string {
 }
 
 /** Selects the rows after one, whose value is read here, so that a cursor is an id and contains no e-mail address. */
-function isAfter<Row extends { id: string }>(
+function buildIsAfter<Row extends { id: string }>(
   { metadata }: Repository<Row>,
   after: string,
   { property, isDescending }: PageOrder,
@@ -71,7 +71,7 @@ export async function findPage<Row extends { id: string }>(
   conditions: Conditions<Row>,
   filters: readonly Filter[] = [],
 ): Promise<Page<Row>> {
-  const ofId = after === undefined ? filters : [isAfter(repository, after, order), ...filters];
+  const ofId = after === undefined ? filters : [buildIsAfter(repository, after, order), ...filters];
   const all = { ...conditions, id: ofId.length > 0 ? And(...ofId) : undefined };
   const where = Object.fromEntries(Object.entries(all).filter(([, condition]) => condition !== undefined));
   // The extra row tells whether there is another page.

@@ -32,7 +32,7 @@ export const readBytes = raw({
  * is recursive), undeclared lists, names that reach a prototype, and text that is not well-formed Unicode (different
  * lone surrogates encode alike).
  */
-export function parseJson(request: Request, _response: Response, next: NextFunction): void {
+export function parseJsonBody(request: Request, _response: Response, next: NextFunction): void {
   const bytes: unknown = request.body;
   if (Buffer.isBuffer(bytes)) {
     const route = getDeclaredRoute(request);

@@ -1,6 +1,6 @@
 /** Reads the seals in order, from the beginning or the newest fold, and reports each that breaks the chain. */
 import { isSameDigest } from '../../../foundation/crypto/secret.js';
-import type { Findings } from './seal-findings.js';
+import type { SealFindings } from './seal-findings.js';
 import {
   decodeEntries,
   digestEntries,
@@ -42,7 +42,7 @@ export class SealChain {
   constructor(
     private readonly query: Query,
     private readonly keys: SealKeys,
-    private readonly findings: Findings,
+    private readonly findings: SealFindings,
   ) {}
 
   get droppedMonths(): string[] {
@@ -98,7 +98,10 @@ export class SealChain {
     );
   }
 
-  /** Believes a fold under a key that was not given as long as there is no other. Its own seal is a finding. */
+  /**
+   * Accepts a fold under a key that was not given only while no fold is under a given one. The seal of such a fold is
+   * reported as a finding.
+   */
   private async readRecords(): Promise<void> {
     for (const stored of await this.query<StoredSeal>(RECORDS)) {
       const seal = parseContent(stored);
@@ -113,7 +116,8 @@ export class SealChain {
   }
 
   private verifyNext(stored: StoredSeal): SealContent | undefined {
-    // The seal after a fold is older than it, and a former key never follows a later one.
+    // The seals that a fold left were written before it. So a fold under a former key that was not given, beside a seal
+    // under a given key, is forged.
     if (this.head === this.fold && !this.isFoldProven && this.keys.has(parseContent(stored)?.key ?? ''))
       this.fold = this.head = NO_FOLD;
     const [found, mac] = [Number(stored.number), stored.mac.toString('hex')];

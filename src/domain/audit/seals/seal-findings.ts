@@ -14,7 +14,7 @@ type FindingKind =
   | 'other_key'
   | 'checkpoint';
 
-export interface Finding {
+export interface SealFinding {
   /** The same in every run, until what was found changes. */
   readonly name: string;
   readonly kind: FindingKind;
@@ -25,13 +25,13 @@ export interface Finding {
 }
 
 /** A finding that an operator has looked at. */
-export interface AcknowledgedFinding extends Finding {
+export interface AcknowledgedFinding extends SealFinding {
   readonly acknowledged_by: string;
   readonly acknowledged_at: string;
   readonly reason: string;
 }
 
-type Report = Partial<Omit<Finding, 'name'>> & {
+type Report = Partial<Omit<SealFinding, 'name'>> & {
   readonly what: string;
   /** The present state of what was tampered with: another change of it is another finding. */
   readonly state: string;
@@ -47,8 +47,8 @@ const ACKNOWLEDGEMENTS = `SELECT subject AS finding, details ->> 'operator' AS o
   WHERE event = $1 AND num_nonnulls(subject, details ->> 'operator', details ->> 'reason', details ->> 'mac') = 4
   ORDER BY logged.time DESC`;
 
-export class Findings {
-  readonly open: Finding[] = [];
+export class SealFindings {
+  readonly open: SealFinding[] = [];
   readonly acknowledged: AcknowledgedFinding[] = [];
   private acknowledgements: ReadonlyMap<string, Acknowledgement> = new Map();
 

@@ -9,7 +9,7 @@ import { addDays } from '../../../foundation/common/clock.js';
 import { Environment } from '../../../foundation/config/environment.js';
 import { Log } from '../../../foundation/logging/log.js';
 import { SealChain } from './seal-chain.js';
-import { Findings } from './seal-findings.js';
+import { SealFindings } from './seal-findings.js';
 import { SealWriter } from './seal-writer.js';
 import { parseContent, SealKey, type Query, type SealKeys, type StoredSeal } from './seal.js';
 
@@ -67,7 +67,7 @@ export class SealFold {
   private async verifyChain(transaction: EntityManager, until: number): Promise<SealChain | undefined> {
     const query: Query = <Row extends object>(text: string, values?: unknown[]) =>
       transaction.query<Row[]>(text, values);
-    const findings = new Findings();
+    const findings = new SealFindings();
     const chain = new SealChain(query, this.keys, findings);
     for await (const rows of chain.readBatches(until)) if (rows.length > 0) return undefined;
     const finding = findings.open.find(({ kind }) => kind !== 'other_key');

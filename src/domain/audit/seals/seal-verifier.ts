@@ -6,7 +6,7 @@ import { AUDIT_EVENT_NAMES } from '../../../foundation/common/security-events.js
 import { isSameDigest } from '../../../foundation/crypto/secret.js';
 import { COUNTED_EVENTS } from '../counted-refusals.js';
 import { SealChain, type ListedRow } from './seal-chain.js';
-import { Findings, MAX_FINDINGS, type AcknowledgedFinding, type Finding } from './seal-findings.js';
+import { SealFindings, MAX_FINDINGS, type AcknowledgedFinding, type SealFinding } from './seal-findings.js';
 import {
   BEFORE_FIRST_SEAL,
   CANONICAL_ROW,
@@ -87,7 +87,7 @@ export interface Verification {
   /** Moment up to which all rows are sealed. */
   readonly sealed_until: string | null;
   readonly waiting: number;
-  readonly findings: readonly Finding[];
+  readonly findings: readonly SealFinding[];
   readonly acknowledged: readonly AcknowledgedFinding[];
 }
 
@@ -100,7 +100,7 @@ const LATE_EVENTS: ReadonlySet<string> = new Set([
 ]);
 
 export class SealVerifier {
-  private readonly findings = new Findings();
+  private readonly findings = new SealFindings();
   private readonly chain: SealChain;
   private readonly months = new Set<string>();
   private readonly movedRows = new Set<string>();
