@@ -111,9 +111,9 @@ export class Example {
     return (await run('bash', ['-c', script], { timeout: COMMAND_TIMEOUT_MS })).stdout.trim();
   }
 
-  /** @returns a variable of the shell in which the commands below a heading were typed */
-  async reads(name: string, heading: string): Promise<string> {
-    const script = [...this.commands(heading), `printf %s "$${name}"`].join('\n');
-    return (await run('bash', ['-c', script], { timeout: COMMAND_TIMEOUT_MS })).stdout;
+  /** @returns variables of one shell in which the commands below a heading were typed */
+  async reads(heading: string, ...names: readonly string[]): Promise<string[]> {
+    const script = [...this.commands(heading), ...names.map((name) => `printf '%s\\n' "$${name}"`)].join('\n');
+    return (await run('bash', ['-c', script], { timeout: COMMAND_TIMEOUT_MS })).stdout.split('\n', names.length);
   }
 }

@@ -126,16 +126,17 @@ async function checkDeletion(example: Example): Promise<void> {
 }
 
 async function checkRefusals(example: Example): Promise<void> {
-  const [recipes, ocr] = [await example.reads('RECIPES_URL', ASK.first), await example.reads('OCR_URL', ASK.first)];
-  const pair = `${await example.reads('NODE_ID', ASK.first)}:${await example.reads('API_KEY', ASK.first)}`;
-  const user = { Authorization: `Bearer ${await example.reads('TOKEN', ASK.first)}` };
+  const names = ['RECIPES_URL', 'OCR_URL', 'NODE_ID', 'API_KEY', 'TOKEN'];
+  const [recipes = '', ocr = '', nodeId = '', apiKey = '', token = ''] = await example.reads(ASK.first, ...names);
+  const pair = `${nodeId}:${apiKey}`;
+  const user = { Authorization: `Bearer ${token}` };
   const post = { method: 'POST', body: 'pancakes' };
   await checks.run('every door refuses a request without a credential', async () => {
     const asked = [call(`${ocr}/photos`, {}, post), call(`${ocr}/languages`, {}), call(`${recipes}/recipes`, {})];
     deepStrictEqual(await Promise.all([...asked, call(`${recipes}/drafts`, {}, post)]), Array(4).fill('refused'));
   });
   const revoke = (heading: string) => () => example.types(REVOKE.first, heading);
-  const photos = `${recipes}/cameras/${pair.split(':')[0] ?? ''}/photos`;
+  const photos = `${recipes}/cameras/${nodeId}/photos`;
   await checks.run('no call of a member is accepted after the command that removed the user has returned', () =>
     watchRevocation(() => call(photos, user, { method: 'POST' }), revoke(REVOKE.member)),
   );
@@ -170,10 +171,8 @@ async function checkWhole(cleanup: Cleanup, before: readonly string[]): Promise<
     await checkRefusals(example);
     await checkDeletion(example);
     const secrets = readSecrets(example);
-    const services = ['AUTH_URL', 'RECIPES_URL', 'OCR_URL', 'DOCUMENTS_URL'].map((name) =>
-      example.reads(name, ASK.first),
-    );
-    const urls = [...(await Promise.all(services)), readDatabaseUrl(example)];
+    const services = await example.reads(ASK.first, 'AUTH_URL', 'RECIPES_URL', 'OCR_URL', 'DOCUMENTS_URL');
+    const urls = [...services, readDatabaseUrl(example)];
     await checks.run('Ctrl-C stops every process and removes keys and data', async () => {
       await example.interrupt();
       deepStrictEqual(await Promise.all(urls.map((url) => isResponding(url))), Array(urls.length).fill(false));
