@@ -225,7 +225,7 @@ export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShut
 @Injectable()
 export class Maintenance implements OnModuleInit, OnApplicationShutdown {
   private timer: NodeJS.Timeout | undefined;
-  private running: Promise<unknown> = Promise.resolve();
+  private running = Promise.resolve();
 
   constructor(
     private readonly purge: PurgeJob,
@@ -237,7 +237,7 @@ export class Maintenance implements OnModuleInit, OnApplicationShutdown {
   onModuleInit(): void {
     this.timer = setInterval(() => {
       const started = [this.purge.purgeExpired(), this.audit.maintainAuditLog(), this.keyMaterial.renewKeyMaterial()];
-      this.running = Promise.all([this.running, ...started]);
+      this.running = Promise.all([this.running, ...started]).then(() => undefined);
     }, this.environment.purgeIntervalMinutes * MS_PER_MINUTE).unref();
   }
 
