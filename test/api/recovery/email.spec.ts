@@ -136,6 +136,7 @@ describe('a change of the own e-mail address', () => {
     const token = await links.tokenOf(erin.changeEmail(sent), sent);
     server.refuse('connect', 421);
     await erin.changeEmail(waiting).expect(202);
+    await workOff(app);
     await erin.changePassword().expect(204);
     server.accept();
     await workOff(app);
