@@ -122,7 +122,12 @@ describe('platform-auth events', () => {
         ],
       });
     }
-    for (const wrong of ['--actor alice@example.org', '--actor somebody', '--subject alice@example.org']) {
+    for (const wrong of [
+      '--actor alice@example.org',
+      '--actor somebody',
+      '--subject alice@example.org',
+      '--subject operator:grace',
+    ]) {
       const { code, stderr } = await ofDatabase.run(`audit export --from-database ${wrong}`);
       expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining('and no e-mail address') });
     }

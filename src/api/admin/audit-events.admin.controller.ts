@@ -17,7 +17,12 @@ import {
   UuidField,
 } from '../../foundation/common/fields.js';
 import { isId, UUID_PATTERN } from '../../foundation/common/ids.js';
-import { EXAMPLES, OPERATOR_NAME_FORMAT, toCanonicalOperatorName } from '../../foundation/common/names.js';
+import {
+  EXAMPLES,
+  OPERATOR_NAME_FORMAT,
+  SERVICE_NAME_FORMAT,
+  toCanonicalOperatorName,
+} from '../../foundation/common/names.js';
 import {
   AUDIT_EVENT_NAMES,
   AUDIT_EVENT_PATTERNS,
@@ -30,8 +35,11 @@ export const ACTOR = {
   pattern: `^(${UUID_PATTERN}|admin|open|cli|service|operator:${OPERATOR_NAME_FORMAT.schema.pattern.slice(1, -1)})$`,
   message: 'must be a UUID, operator:<name>, admin, open, cli or service',
 };
-/** Ids, unknown:…, networks, and the names of services and of findings. */
-export const SUBJECT = { pattern: '^[A-Za-z0-9._:/-]{1,100}$', message: 'must be a subject as an item shows it' };
+/** An identifier (an id, `admin`, an IPv4 address, the name of a service or a finding), `unknown:…`, or an IPv6 network. */
+export const SUBJECT = {
+  pattern: `^(${SERVICE_NAME_FORMAT.schema.pattern.slice(1, -1)}|unknown:[0-9a-f]{32}|[0-9a-f:]{2,20}::/64)$`,
+  message: 'must be a subject as an item shows it',
+};
 
 class AuditEventsQuery extends PageQuery {
   @ApiPropertyOptional({

@@ -226,6 +226,8 @@ describe('GET /api/v0/admin/audit-events', () => {
     ['actor', 'user'],
     ['subject', ''],
     ['subject', 'alice@example.org'],
+    ['subject', 'operator:grace'],
+    ['subject', `unknown:${'g'.repeat(32)}`],
     ['subject', 'x'.repeat(101)],
     ['event', 'session.refreshed'],
     ['event', ''],
