@@ -27,8 +27,11 @@ import { BackgroundWork } from './background-work.js';
 
 const MS_PER_SECOND = 1_000;
 const MS_PER_MINUTE = 60_000;
-/** At the stop, a job that runs has this long to end before it fails with the database connections. */
-const STOP_TIMEOUT_MS = 5_000;
+/**
+ * At the stop, a job that runs has this long to end before the database connections close. Short, because it shares the
+ * time until the deadline of the stop with requests, mails and traces.
+ */
+const STOP_TIMEOUT_MS = 1_000;
 
 /** How long rows of a table are kept after their end. */
 interface Retention {
