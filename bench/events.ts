@@ -266,7 +266,8 @@ function followUntil(readers: readonly EventReader[], signal: AbortSignal): Prom
     // Without threads of V8, which would have the usual priority.
     const child = fork(READERS, { execArgv: ['--v8-pool-size=0'] });
     child.send(readers.map(({ own }) => own));
-    signal.addEventListener('abort', () => child.send('over'));
+    // Without readers the process has ended by then.
+    signal.addEventListener('abort', () => child.connected && child.send('over'));
     child.once('message', (count) => resolve(z.number().parse(count)));
     child.once('error', reject).once('exit', (code) => reject(new Error(`The readers ended with ${code}`)));
   });

@@ -72,8 +72,8 @@ async function linkVerifier(cleanup: Cleanup): Promise<void> {
 }
 
 /**
- * `npm run example` renews the stamp when a source has changed, but for the three files of the verifier's own build. A missing
- * file is NaN, which is greater than nothing.
+ * `npm run example` renews the stamp when a source has changed, but not for the three files of the verifier's own build.
+ * The time of a missing file is NaN, with which every comparison is false.
  */
 function isVerifierBuilt(): boolean {
   const sources = [

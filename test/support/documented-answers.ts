@@ -38,8 +38,8 @@ class DocumentedAnswers {
 
   constructor() {
     formats.default(this.ajv);
-    // A test of the search inserts addresses that no request could have.
-    this.ajv.addFormat('email', true);
+    // Wider than the format, because a test of the search inserts an address with a backslash.
+    this.ajv.addFormat('email', /^[^@\s]+@[^@\s]+$/);
     this.ajv.addSchema({ $id: 'document', ...this.document });
   }
 

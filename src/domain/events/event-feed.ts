@@ -24,10 +24,11 @@ import { EventWaits } from './event-waits.js';
 import type { EventType } from './event-types.js';
 
 /**
- * Selects what a service may read after a position; each part is an SQL expression. One statement, so that a purge
- * between its parts cannot hide events. Each type reads its own part of the index. It compares rows, because PostgreSQL
- * drops the type from the order when it is equated, and may pass over the events of all other types by the primary key:
- * seconds after a month of logins. It is not prepared, because a generic plan would not know how few events are read.
+ * Builds the statement that reads what a service may read after a position; each parameter is an SQL expression. It is one
+ * statement, so that a purge beside it cannot hide events. Each type reads its own part of the index: it compares rows,
+ * because with `type = …` PostgreSQL drops the type from the order, and may pass over the events of all other types by the
+ * primary key (seconds after a month of logins). It is not prepared, because a generic plan would not know how few events
+ * are read.
  */
 const buildRead = (types: string, seal: string, number: string, limit: string): string => `SELECT
     EXISTS (SELECT FROM event_purges AS purge
@@ -175,7 +176,10 @@ export class EventFeed {
     return (await this.readOnce(poll)).batch;
   }
 
-  /** Needs no transaction: MOVE judges again what HOLD_AND_READ found. What it read before a takeover is only told twice. */
+  /**
+   * Needs no transaction, because MOVE judges again what HOLD_AND_READ found. Events that were read before a concurrent
+   * takeover or rewind are only told twice.
+   */
   private async readOnce(poll: Poll): Promise<ReadResult> {
     const { service, consumer, after, limit } = poll;
     const cursor = after === undefined ? undefined : parseEventCursor(after);
@@ -185,7 +189,7 @@ export class EventFeed {
     if (!held) throw await this.findRefusal(hold);
     const from = after === undefined ? getStored(held) : judgeCursor(cursor, held);
     if (cursor && from === cursor) await this.acknowledge(poll, held, cursor);
-    // A cursor from before a rewind was read after, not the position.
+    // The cursor after which it has read is from before a rewind: the service continues at the position.
     const read = cursor && from === held ? await this.read(held, limit + 1) : held;
     const { types, generation, present: origin } = held;
     const { copied } = read;

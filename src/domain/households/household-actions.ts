@@ -1,8 +1,8 @@
 /**
- * The locks and the authorization of each action on a household. An action locks the household, then the users that it
- * concerns in the order of their ids, and only then reads the role of the caller. Terms: caller, role, proof (the
- * result of Reauthentication, so that a stolen access token does not suffice). Invariant: no decision depends on what was
- * read before the locks.
+ * The locks and the authorization of each action on a household. An action locks the household (departures.ts several, in
+ * the order of their ids), then the users that it concerns in the order of theirs, and only then reads the role of the
+ * caller. Terms: caller, role, proof (the result of Reauthentication, so that a stolen access token does not suffice).
+ * Invariant: no decision depends on what was read before the locks.
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';

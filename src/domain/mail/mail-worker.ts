@@ -1,9 +1,9 @@
 /**
  * E-mail: requests wait in the outbox (outbox.ts), and each replica's worker holds up to {@link MAX_SLOTS}
  * conversations. A recipient's domain has one slot at a time, and a mail waits while each network that asked for it has
- * one, so that slow ones delay only themselves. A mail is composed immediately before it is sent, so that its token exists nowhere earlier. A
- * conversation holds no connection and no lock of PostgreSQL, and HTTP requests never wait for one. A mail is sent at
- * least once: it leaves the outbox after the mail server accepted it.
+ * one, so that slow ones delay only themselves. A mail is composed immediately before it is sent, so that its token
+ * exists nowhere earlier. A conversation holds no connection and no lock of PostgreSQL, and HTTP requests never wait for
+ * one. A mail is sent at least once: it leaves the outbox after the mail server accepted it.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
@@ -154,7 +154,7 @@ export class MailWorker implements OnModuleDestroy {
     return request;
   }
 
-  /** A second turn of a network begins the next round. */
+  /** Begins the next round when this one has served every network of the mail. */
   private noteServedNetworks(networks: readonly string[]): void {
     const isNextRound = networks.every((network) => this.served.has(network));
     if (isNextRound || this.served.size > MAX_SERVED_NETWORKS) this.served.clear();

@@ -333,7 +333,7 @@ export class ProblemException extends Error {
   }
 }
 
-/** Of a route that counts calls or guesses: over a limit, and while too many of them wait to be counted. */
+/** Refusals of a route that counts calls or guesses: over a limit, and while too many calls wait to be counted. */
 export const THROTTLE_PROBLEMS = [problems.tooManyRequests, problems.hashingBusy];
 
 /** Maximum number of rejected fields that a response names. */
