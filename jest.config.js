@@ -12,7 +12,6 @@ export default {
   transform: {},
   runtime: '<rootDir>/test/support/jest/runtime.js',
   testEnvironment: '<rootDir>/test/support/jest/environment.js',
-  testSequencer: '<rootDir>/test/support/jest/sequencer.js',
   setupFilesAfterEnv: ['<rootDir>/dist/test/support/each-file.js'],
   globalSetup: '<rootDir>/dist/test/support/programs/global-setup.js',
   globalTeardown: '<rootDir>/dist/test/support/programs/global-teardown.js',
