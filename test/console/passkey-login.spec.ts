@@ -55,6 +55,14 @@ describe('the login of an operator with a passkey', () => {
     expect([await isLoggedIn(one), await isLoggedIn(other)]).toEqual([false, false]);
   });
 
+  it('does not revive sessions that the first passkey ended when it is removed', async () => {
+    const { operator, first } = await enrol();
+    const path = `/operators/${operator.id}/passkeys`;
+    const { items } = (await app.admin.get(path).expect(200)).body as { items: { id: string }[] };
+    await app.admin.delete(`${path}/${items[0]!.id}`).expect(204);
+    expect(await isLoggedIn(first)).toBe(false);
+  });
+
   it('keeps sessions that began with a passkey when another one is added', async () => {
     const enrolled = await enrol();
     const browser = await logIn(enrolled);

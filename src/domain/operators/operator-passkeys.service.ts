@@ -64,6 +64,8 @@ const INSERT = `INSERT INTO operator_passkeys
   SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9
   WHERE (SELECT count(*) FROM operator_passkeys WHERE operator_id = $2) < $10
   RETURNING ${COLUMNS}`;
+/** Deleted, because a refused one would be valid again once the last passkey is removed. */
+const END_KEY_SESSIONS = 'DELETE FROM console_sessions WHERE operator_id = $1 AND passkey_id IS NULL';
 const ADVANCE_COUNTER = buildCounterAdvance('operator_passkeys');
 const REMOVE = withAuditEvent({
   name: 'operator_passkeys_remove',
@@ -134,6 +136,7 @@ export class OperatorPasskeys {
       if (!current || !(await this.challenges.consumeChallenge(transaction, challenge)))
         throw createInvalidRegistration('operator');
       const added = await insertPasskey(transaction, { table: 'operator_passkeys', statement: INSERT }, passkey);
+      await transaction.query(END_KEY_SESSIONS, [id]);
       await this.audit.record(transaction, toEvent('operator.passkey.added', actor, id, added.id));
       return added;
     });
