@@ -355,7 +355,7 @@ describe('platform-auth doctor', () => {
         '/api/v0/admin/nodes/n/explain?target=auth': { accepted_now: true },
       };
       const { url: there, close } = await serve((request, response) =>
-        response.end(JSON.stringify(answers[request.url!] ?? {})),
+        response.setHeader('Content-Type', 'application/json').end(JSON.stringify(answers[request.url!] ?? {})),
       );
       const expected = broken('nodes with the targets ocr (3)', 'auth would accept n.');
       expect(await platform.diagnose(there)).toContainEqual(expect.objectContaining(expected));

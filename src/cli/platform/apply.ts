@@ -1,7 +1,6 @@
 // `apply` does what `init` does with app credentials, over HTTP and without the database; `doctor` without --env-dir
 // checks as much from afar. Of two concurrent runs one fails: a pair has one live credential, and a key is rotated only
 // if it is the one that the plan saw.
-import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import * as z from 'zod';
 import { formatPair } from '../credential-state.js';
@@ -17,6 +16,7 @@ import { announceIfSlow, CommandFailedError, type Confirm } from '../terminal.js
 import { checkNodes, checkSettings, findUnreadyService } from './doctor-calls.js';
 import { checkKeys, checkPairsForUsers, listWarnings } from './doctor-keys.js';
 import {
+  createEnvFolder,
   createTokenRules,
   DEFAULT_TOKENS,
   isSetIn,
@@ -42,7 +42,6 @@ import { openDocuments, type Documents } from './secret-documents.js';
 
 const PATH = '/app-credentials';
 const SUBSCRIPTIONS = '/event-subscriptions';
-const FOLDER_MODE = 0o700;
 const LOST_ADVICE = 'Run this again. If the change was made, the new key is lost: --rotate-lost makes another one.';
 /** The service publishes its metadata only when its issuer is an https URL (RFC 8414). */
 const issuer = z.union([z.literal(DEFAULT_TOKENS.issuer), z.url({ protocol: /^https$/ }).regex(/^[\w.:/~%[\]-]+$/)]);
@@ -77,14 +76,16 @@ export async function apply(client: AdminClient, request: ApplyRequest): Promise
   if (request.keyToCheck !== undefined) await refuseRootKey(client, request.keyToCheck);
   const rules = await readPublishedRules(client, map);
   const live = await readLive(client, openDocuments(map, documents));
+  // A plan is carried out once, because that changes its documents in memory.
   const plan = (): Plan => {
     const made = makePlan(map, openDocuments(map, documents), live, (service) => listPublicSettings(service, rules));
     const left = leaveLostKeys(made, rotateLost);
     return rotate === undefined ? left : addRotations(left, rotate);
   };
-  refusePartialDocuments(plan());
-  const options = { program: 'apply', prune: prune !== undefined, warnings: listWarnings(plan(), rules) } as const;
-  const intended = addSummary(await carryOutPlan(plan(), options));
+  const first = plan();
+  refusePartialDocuments(first);
+  const options = { program: 'apply', prune: prune !== undefined, warnings: listWarnings(first, rules) } as const;
+  const intended = addSummary(await carryOutPlan(first, options));
   if (isPlan) return intended;
   if (!hasChanges(intended)) {
     // The reader of a stream needs every document, including those that did not change.
@@ -98,7 +99,7 @@ export async function apply(client: AdminClient, request: ApplyRequest): Promise
       'confirmation_required',
     );
   await request.confirm(intended);
-  if (documents.folder !== undefined) mkdirSync(documents.folder, { recursive: true, mode: FOLDER_MODE });
+  if (documents.folder !== undefined) createEnvFolder(documents.folder);
   return addSummary(await carryOutPlan(plan(), options, createStore(client)));
 }
 
@@ -173,8 +174,7 @@ async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceF
 export async function diagnoseOverHttp(
   client: AdminClient,
   map: PlatformMap,
-  adminKey?: string,
-  folder?: string,
+  folder: string | undefined,
 ): Promise<PlatformFinding[]> {
   const away = await findUnreadyService(client.url);
   if (away) return [away];
@@ -190,8 +190,8 @@ export async function diagnoseOverHttp(
       broken(formatPair(pair), 'It has no live credential.', `Run apply, then restart ${pair.caller}.`),
     ),
     ...(folder === undefined ? [] : plan.services.flatMap(checkAgainstService)),
-    ...(await checkNodes(client.url, adminKey, plan)),
-    ...(await checkSettings(client.url, adminKey)),
+    ...(await checkNodes(client, plan)),
+    ...(await checkSettings(client)),
     ...checkPairsForUsers(plan, rules),
     ...checkKeys(plan, live.items, new Date(), 'apply'),
   ];

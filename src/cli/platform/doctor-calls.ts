@@ -3,11 +3,12 @@
 import * as z from 'zod';
 import { toCredentialVariables } from '../../foundation/common/names.js';
 import type { EnvFile } from '../../foundation/config/env-file.js';
-import { MAX_DIGESTS } from '../../foundation/config/limits.js';
-import { computeDigest, isSameSecret } from '../../foundation/crypto/secret.js';
+import { computeDigest } from '../../foundation/crypto/secret.js';
 import { formatPair, isOverlapOpen } from '../credential-state.js';
 import { describeCause } from '../failures.js';
-import { HEADER_VALUE, readErrorCode, readJson, sendRequest, type HttpRequest } from '../http-client.js';
+import { HEADER_VALUE, isFailure, readErrorCode, readJson, sendRequest, type HttpRequest } from '../http-client.js';
+import { AdminClient, type Query } from '../remote/admin-client.js';
+import { identifyKeys } from '../remote/leaked.command.js';
 import { formatPlace } from './doctor-keys.js';
 import { JWKS_PATH, type TokenRules } from './environment-files.js';
 import { broken, warning, type PlatformFinding } from './finding.js';
@@ -43,27 +44,23 @@ const restrictedNodes = z.object({
 });
 const explanation = z.object({ accepted_now: z.boolean() });
 const review = z.object({ weak_settings: z.array(z.object({ variable: z.string(), detail: z.string() })) });
-const identified = z.object({
-  items: z.array(
-    z.object({ digest: z.string(), kind: z.string(), id: z.string().nullable(), owner: z.string(), live: z.boolean() }),
-  ),
-  searched: z.array(z.string()),
-});
 
 /** Calls the running services. When auth does not answer, that is the only finding about auth. */
 export async function callServices(checkup: Checkup): Promise<PlatformFinding[]> {
-  const { own, rules, url, plan } = checkup;
+  const { own, url } = checkup;
   const away = await findUnreadyService(url);
-  const found = away
-    ? [away]
-    : [
-        ...(await checkCredentials(checkup)),
-        await checkAdminKey(own, url),
-        ...(await checkNodes(url, own?.get('ADMIN_API_KEY'), plan)),
-        ...(await checkSettings(url, own?.get('ADMIN_API_KEY'))),
-        await checkPublishedKeys(rules, url),
-      ];
+  const found = away ? [away] : await checkService(checkup, createClient(url, own?.get('ADMIN_API_KEY')));
   return [...found, await checkLoggingService(own)].filter((finding) => finding !== undefined);
+}
+
+async function checkService(checkup: Checkup, client: AdminClient | undefined) {
+  return [
+    ...(await checkCredentials(checkup, client)),
+    await checkAdminKey(client),
+    ...(await checkNodes(client, checkup.plan)),
+    ...(await checkSettings(client)),
+    await checkPublishedKeys(checkup.rules, checkup.url),
+  ];
 }
 
 type Reply = Readonly<{ status: number; body?: unknown; error?: string }>;
@@ -87,19 +84,21 @@ async function askForeign(url: string): Promise<Reply> {
   return ask(url, {}, (response) => response.body?.cancel());
 }
 
-function isUsable(adminKey: string | undefined): adminKey is string {
-  return adminKey !== undefined && HEADER_VALUE.test(adminKey);
+/** @returns undefined without an admin key that a header can carry */
+function createClient(url: string, adminKey: string | undefined): AdminClient | undefined {
+  if (adminKey === undefined || !HEADER_VALUE.test(adminKey)) return undefined;
+  return AdminClient.from(url, { ADMIN_API_KEY: adminKey });
 }
 
-/** @returns undefined without an admin key that a header can carry */
-async function askAsAdmin(
-  url: string,
-  adminKey: string | undefined,
+/** @returns undefined when the service refuses the key, has no such route, or does not answer */
+async function readIfAllowed<Body>(
+  client: AdminClient | undefined,
+  schema: z.ZodType<Body>,
   path: string,
-  request: HttpRequest = {},
-): Promise<Reply | undefined> {
-  if (!isUsable(adminKey)) return undefined;
-  return ask(`${url}/api/v0/admin/${path}`, { headers: { 'X-Admin-Key': adminKey }, ...request });
+  query?: Query,
+): Promise<Body | undefined> {
+  const read = client?.get(path, query).then((body) => client.requireShape(schema, body));
+  return read?.catch(() => undefined);
 }
 
 /** @returns undefined when the service is ready */
@@ -130,22 +129,24 @@ export async function findUnreadyService(url: string): Promise<PlatformFinding |
  * Looks up each pair's key by its digest. None is presented to the service: that would be a use, and a daily doctor would
  * hide that a key is not used any more, or that the new key of a rotation was not delivered.
  */
-async function checkCredentials({ plan, url, own, now, canCompare }: Checkup): Promise<PlatformFinding[]> {
+async function checkCredentials(
+  { plan, url, now, canCompare }: Checkup,
+  client: AdminClient | undefined,
+): Promise<PlatformFinding[]> {
   // The missing migrations are already a finding.
   if (canCompare === false) return [];
   const closed = await findUnreachableRoute(`${url}/internal/validate-app`);
   if (closed) return [closed];
   const found = [await findUnreachableRoute(`${url}/internal/changes`)].filter((finding) => finding !== undefined);
   const held = plan.services.flatMap(({ file, pairs }) => pairs.flatMap((pair) => readHeldKey(pair, file)));
-  const keys = await identifyKeys(url, own?.get('ADMIN_API_KEY'), held);
-  if (!keys && canCompare === undefined)
+  const keys = await lookUp(held, client);
+  if (!keys && held.length > 0 && canCompare === undefined)
     return [
       ...found,
       warning(url, 'No credential was looked up.', 'It needs the database, or an ADMIN_API_KEY that is accepted.'),
     ];
-  for (const { pair, ...key } of held) {
-    const known = keys?.filter(({ digest }) => isSameSecret(digest, key.digest));
-    const refusal = findRefusal(pair, key, known, now);
+  for (const key of held) {
+    const refusal = findRefusal(key, keys, now);
     if (refusal) found.push(refusal);
   }
   return found;
@@ -160,44 +161,40 @@ async function findUnreachableRoute(route: string): Promise<PlatformFinding | un
 }
 
 interface HeldKey {
+  readonly pair: PlannedPair;
   readonly id: string;
   /** SHA-256 in hexadecimal. */
   readonly digest: string;
 }
 
-function readHeldKey(pair: PlannedPair, file: PlannedService['file']): (HeldKey & { readonly pair: PlannedPair })[] {
+function readHeldKey(pair: PlannedPair, file: PlannedService['file']): HeldKey[] {
   const names = toCredentialVariables(pair.target);
   const [id, key] = [file.get(names.id), file.get(names.key)];
   if (id === undefined || key === undefined) return [];
   return [{ pair, id, digest: computeDigest(key).toString('hex') }];
 }
 
-/** @returns undefined without an admin key that the service accepts */
-async function identifyKeys(url: string, adminKey: string | undefined, held: readonly HeldKey[]) {
-  if (!isUsable(adminKey)) return undefined;
-  const items: z.infer<typeof identified>['items'] = [];
-  for (let start = 0; start < held.length; start += MAX_DIGESTS) {
-    const digests = held.slice(start, start + MAX_DIGESTS).map(({ digest }) => digest);
-    const reply = await askAsAdmin(url, adminKey, 'keys/identify', { method: 'POST', body: { digests } });
-    const { data } = identified.safeParse(reply?.body);
-    if (!data?.searched.includes('app')) return undefined;
-    items.push(...data.items);
-  }
-  return items;
+type KnownKeys = Awaited<ReturnType<typeof identifyKeys>>['items'];
+
+/** @returns what the service knows of the keys by their digests; undefined without an admin key that it accepts */
+async function lookUp(held: readonly HeldKey[], client: AdminClient | undefined): Promise<KnownKeys | undefined> {
+  const digests = held.map(({ digest }) => digest);
+  const known = client && (await identifyKeys(client, digests).catch(() => undefined));
+  return known?.searched.includes('app') ? known.items : undefined;
 }
 
-/** @param known what the service knows of the key; undefined when it was not asked, and the database has the verdict */
+/** @param known undefined when the service was not asked, and the database has the verdict */
 function findRefusal(
-  pair: PlannedPair,
-  { id }: HeldKey,
-  known: z.infer<typeof identified>['items'] | undefined,
+  { pair, id, digest }: HeldKey,
+  known: KnownKeys | undefined,
   now: Date,
 ): PlatformFinding | undefined {
   // The plan does not recognise the previous key, which may be the one in the file; checkKeys() reports the overlap.
   if (!known && pair.credential?.app_id === id && isOverlapOpen(pair.credential, now)) return undefined;
   const where = formatPlace(pair);
   const isInDatabase = isDelivered(pair) && pair.credential?.app_id === id;
-  const live = known?.find((key) => key.kind === 'app' && key.live);
+  const found = known?.get(digest);
+  const live = found?.kind === 'app' && found.live ? found : undefined;
   if (known ? live?.id === id && live.owner === formatPair(pair) : isInDatabase) return undefined;
   if (live && live.owner !== formatPair(pair))
     return broken(
@@ -219,9 +216,9 @@ function findRefusal(
  * A service that refuses the ADMIN_API_KEY of its file was started with other secrets, so most likely with another
  * SECRET_KEY too.
  */
-async function checkAdminKey(own: EnvFile | undefined, url: string): Promise<PlatformFinding | undefined> {
-  const reply = await askAsAdmin(url, own?.get('ADMIN_API_KEY'), 'app-credentials?limit=1');
-  if (reply?.status !== 401) return undefined;
+async function checkAdminKey(client: AdminClient | undefined): Promise<PlatformFinding | undefined> {
+  const failure = await client?.get('/app-credentials', { limit: '1' }).catch((error: unknown) => error);
+  if (!isFailure(failure, 'invalid_admin_key')) return undefined;
   return broken(
     `${OWN_NAME}.env: ADMIN_API_KEY`,
     'The running service refuses this ADMIN_API_KEY: it was started with other secrets.',
@@ -234,11 +231,11 @@ async function checkAdminKey(own: EnvFile | undefined, url: string): Promise<Pla
  * Only a node has its key, so `doctor` asks the service how it would judge the node: a restricted node must be refused
  * outside its targets, and its targets must be services of the map.
  */
-export async function checkNodes(url: string, adminKey: string | undefined, plan: Plan): Promise<PlatformFinding[]> {
+export async function checkNodes(client: AdminClient | undefined, plan: Plan): Promise<PlatformFinding[]> {
   const names = plan.services.map(({ service }) => service.name);
-  const { data } = restrictedNodes.safeParse((await askAsAdmin(url, adminKey, 'nodes/targets'))?.body);
+  const nodes = await readIfAllowed(client, restrictedNodes, '/nodes/targets');
   const found: PlatformFinding[] = [];
-  for (const { targets, live, node_id } of data?.items ?? []) {
+  for (const { targets, live, node_id } of nodes?.items ?? []) {
     const where = `nodes with the targets ${targets.join(', ')} (${live})`;
     const unknown = targets.filter((target) => !names.includes(target));
     if (unknown.length > 0) {
@@ -247,8 +244,8 @@ export async function checkNodes(url: string, adminKey: string | undefined, plan
     }
     const outside = names.find((name) => !targets.includes(name));
     if (outside === undefined) continue;
-    const probe = `nodes/${node_id}/explain?target=${encodeURIComponent(outside)}`;
-    const { data: explained } = explanation.safeParse((await askAsAdmin(url, adminKey, probe))?.body);
+    const path = `/nodes/${encodeURIComponent(node_id)}/explain`;
+    const explained = await readIfAllowed(client, explanation, path, { target: outside });
     if (explained?.accepted_now === true)
       found.push(broken(where, `${outside} would accept ${node_id}.`, `Restart ${OWN_NAME} with its present version.`));
   }
@@ -256,10 +253,10 @@ export async function checkNodes(url: string, adminKey: string | undefined, plan
 }
 
 /** The running service judges its settings, because a variable of its process overrides the file. */
-export async function checkSettings(url: string, adminKey: string | undefined): Promise<PlatformFinding[]> {
-  const { data } = review.safeParse((await askAsAdmin(url, adminKey, 'configuration-review'))?.body);
+export async function checkSettings(client: AdminClient | undefined): Promise<PlatformFinding[]> {
+  const reviewed = await readIfAllowed(client, review, '/configuration-review');
   const remedy = `Set it, and restart ${OWN_NAME}.`;
-  const settings = data?.weak_settings ?? [];
+  const settings = reviewed?.weak_settings ?? [];
   return settings.map(({ variable, detail }) => warning(`${OWN_NAME}: ${variable}`, `Weak: ${detail}.`, remedy));
 }
 

@@ -67,10 +67,9 @@ async function askOnly(
   given: string | undefined,
   envDir: string | undefined,
 ): Promise<PlatformFinding[]> {
-  const variables = readRemoteVariables();
-  const client = AdminClient.from(given ?? map.services[0]?.url ?? '', variables);
+  const client = AdminClient.from(given ?? map.services[0]?.url ?? '', readRemoteVariables());
   const { diagnoseOverHttp } = await import('./apply.js');
-  return diagnoseOverHttp(client, map, variables.ADMIN_API_KEY, envDir);
+  return diagnoseOverHttp(client, map, envDir);
 }
 
 function formatFindings({ findings }: { findings: PlatformFinding[] }, limit: string): string {

@@ -1,4 +1,5 @@
 // The environment files of a platform: how they are read, and which variables the map and auth.env determine.
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { NotRegularFileError } from '../../foundation/common/durable-file.js';
 import {
@@ -38,6 +39,11 @@ export interface ServiceFile extends Pick<
   /** Whether it is written even without a change, because the reader of a stream needs all documents. */
   readonly isRepeated?: boolean;
   write(heading: string): void | Promise<void>;
+}
+
+/** Readable by its owner only, because the files hold keys. */
+export function createEnvFolder(path: string): void {
+  mkdirSync(path, { recursive: true, mode: 0o700 });
 }
 
 export function resolveEnvPath(envDir: string, service: string): string {

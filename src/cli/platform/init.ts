@@ -1,4 +1,3 @@
-import { mkdirSync } from 'node:fs';
 import { COMMAND_LINE, type Actor } from '../../foundation/access/actor.js';
 import { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
 import { Clock } from '../../foundation/common/clock.js';
@@ -14,6 +13,7 @@ import { CommandFailedError, announceIfSlow, say, type Confirm } from '../termin
 import { migrateWatched, withServices, type Services } from '../database/database-services.js';
 import { listWarnings } from './doctor-keys.js';
 import {
+  createEnvFolder,
   listSettings,
   readDatabaseVariables,
   readEnvFile,
@@ -33,7 +33,6 @@ import {
 } from './plan.js';
 import { OWN_NAME, type PlatformMap } from './platform-map.js';
 
-const FOLDER_MODE = 0o700;
 /** Names only columns that every version of the schema has, because migrations may be pending when it runs. */
 const COUNT_LIVE = `SELECT count(*)::int AS live FROM app_credentials
   WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`;
@@ -88,7 +87,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<P
     const live = isEmpty ? none : isOld ? undefined : await withServices(variables, readLiveCredentials, clock);
     return carryOut(plan(live), pending);
   }
-  mkdirSync(envDir, { recursive: true, mode: FOLDER_MODE });
+  createEnvFolder(envDir);
   const migrations = await announceIfSlow('Bringing the schema up to date', migrateWatched(databaseUrl));
   const apply =
     (lockLost: AbortSignal) =>
