@@ -213,10 +213,7 @@ export class MailWorker implements OnModuleDestroy {
 
   private async settleFailure(request: ClaimedMail, userId: string, error: unknown): Promise<void> {
     const refusal = error instanceof MailNotAcceptedError ? error : undefined;
-    if (this.stopping.signal.aborted) {
-      await this.outbox.postponeRequest(request, true);
-      return;
-    }
+    if (this.stopping.signal.aborted) return this.outbox.releaseRequest(request);
     const isFinal = refusal?.isFinal === true || request.attempts >= MAX_ATTEMPTS;
     this.log.warn(isFinal ? 'mail_given_up' : 'mail_delayed', {
       reason: request.kind,
@@ -226,7 +223,7 @@ export class MailWorker implements OnModuleDestroy {
       error: toErrorFields(refusal?.cause ?? error),
     });
     if (isFinal) await this.removeWithEvent('user.mail.failed', request, userId);
-    else await this.outbox.postponeRequest(request, false);
+    else await this.outbox.postponeRequest(request);
     this.mails.inc({ kind: request.kind, outcome: isFinal ? 'failed' : 'delayed' });
   }
 

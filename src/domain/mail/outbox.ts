@@ -206,13 +206,9 @@ export class Outbox {
   }
 
   /** Claims a due request for this worker alone. */
-  async claimNextRequest({
-    busyNetworks,
-    busyDomains,
-    servedNetworks,
-    ...kinds
-  }: ClaimLimits): Promise<ClaimedRequest | undefined> {
-    const values = [busyNetworks, busyDomains, servedNetworks, kinds.mayTakeFirst, kinds.mayTakeRetry];
+  async claimNextRequest(limits: ClaimLimits): Promise<ClaimedRequest | undefined> {
+    const { busyNetworks, busyDomains, servedNetworks, mayTakeFirst, mayTakeRetry } = limits;
+    const values = [busyNetworks, busyDomains, servedNetworks, mayTakeFirst, mayTakeRetry];
     return this.database.row<ClaimedRequest>(TAKE, values);
   }
 
@@ -221,9 +217,14 @@ export class Outbox {
     return (await transaction.query<unknown[]>(HOLD, [id])).length > 0;
   }
 
-  /** @param isDueNow true when a stop interrupted the attempt; otherwise the mail is due after a backoff */
-  async postponeRequest({ id }: MailRequest, isDueNow: boolean): Promise<void> {
-    await this.database.rows(isDueNow ? RELEASE : POSTPONE, [id]);
+  /** After a failed attempt: the mail is due again after a backoff. */
+  async postponeRequest({ id }: MailRequest): Promise<void> {
+    await this.database.rows(POSTPONE, [id]);
+  }
+
+  /** After an attempt that a stop interrupted: the mail is due at once. */
+  async releaseRequest({ id }: MailRequest): Promise<void> {
+    await this.database.rows(RELEASE, [id]);
   }
 
   /** @param event recorded together with the removal */
