@@ -59,7 +59,7 @@ class UnreadEventResponse {
   @ApiProperty({ description: 'the id of the user, household, node or app credential', example: EXAMPLES.id })
   subject!: string;
 
-  static from({ id, type, time, subject }: Omit<UnreadEvent, 'data'>): UnreadEventResponse {
+  static from({ id, type, time, subject }: UnreadEvent): UnreadEventResponse {
     return { id: `${id}:${type}`, type, time: new Date(time).toISOString(), subject };
   }
 }

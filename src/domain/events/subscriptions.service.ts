@@ -63,7 +63,7 @@ const SET_POSITION = `UPDATE event_subscriptions
  */
 const FIRST_SINCE = `SELECT seal::float8, number - 1 AS number FROM events
   WHERE time >= $1 ORDER BY events.seal + 0, events.number LIMIT 1`;
-const LIST_UNREAD = `SELECT next.id, next.type, next.time::text, next.subject, next.data
+const LIST_UNREAD = `SELECT next.id, next.type, next.time::text, next.subject
   FROM event_subscriptions AS subscribed CROSS JOIN LATERAL (${unread('events.*', '$2::integer')}) AS next
   WHERE service = $1 ORDER BY next.seal, next.number LIMIT $2`;
 const NEXT_UNREAD = `SELECT next.id, next.type, next.seal::float8, next.number
@@ -80,7 +80,7 @@ export interface Subscription {
   readonly needsReset: boolean;
   readonly unread: number;
   readonly unreadDeletions: number;
-  readonly oldest: Omit<UnreadEvent, 'data'> | null;
+  readonly oldest: UnreadEvent | null;
 }
 
 /** The deletions of users that a service has not acknowledged. */
@@ -97,7 +97,6 @@ export interface UnreadEvent {
   readonly type: EventType;
   readonly time: string;
   readonly subject: string;
-  readonly data: Readonly<Record<string, unknown>>;
 }
 
 type SubscriptionStart = 'now' | 'beginning';
