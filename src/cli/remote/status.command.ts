@@ -4,7 +4,7 @@ import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../foundation/config/limits.
 import { callService, isFailure, parseBaseUrl, toServiceError } from '../http-client.js';
 import { CommandFailedError, print } from '../terminal.js';
 import { formatFields, type Cell } from '../tables.js';
-import { AdminClient } from './admin-client.js';
+import { AdminClient, type Query } from './admin-client.js';
 import { formatHours, readHours, sumDays } from './hourly-history.js';
 import { addRemote, getServiceUrl, readRemoteVariables } from './remote-command.js';
 
@@ -74,21 +74,17 @@ export function addStatusCommand(root: Command): void {
     });
 }
 
-/** The first hundred. */
-function toExpiring(path: string): string {
-  const expires_before = new Date(Date.now() + EXPIRY_NOTICE_DAYS * MS_PER_DAY).toISOString();
-  return `${path}?${new URLSearchParams({ live: 'true', limit: '100', expires_before }).toString()}`;
-}
-
 /** A count is null when the key may not see it. */
 async function readCounts(client: AdminClient | undefined) {
+  const expires_before = new Date(Date.now() + EXPIRY_NOTICE_DAYS * MS_PER_DAY).toISOString();
+  const expiring = { live: 'true', limit: '100', expires_before };
   return {
     nodes: await readIfAllowed(client, '/nodes/summary', counts),
     app_credentials: await readIfAllowed(client, '/app-credentials/summary', counts),
-    expiring_operators: (await readIfAllowed(client, toExpiring('/operators'), operators))?.items ?? null,
+    expiring_operators: (await readIfAllowed(client, '/operators', operators, expiring))?.items ?? null,
     unused_scopes: (await readIfAllowed(client, '/app-credentials/unused-scopes', unusedScopes))?.items ?? null,
     households_without_admin:
-      (await readIfAllowed(client, '/households?without_admin=true', households))?.items ?? null,
+      (await readIfAllowed(client, '/households', households, { without_admin: 'true' }))?.items ?? null,
     needs_a_person: (await readIfAllowed(client, '/findings', findings))?.items ?? null,
   };
 }
@@ -132,9 +128,10 @@ async function readIfAllowed<Body>(
   client: AdminClient | undefined,
   path: string,
   schema: z.ZodType<Body>,
+  query?: Query,
 ): Promise<Body | null> {
   try {
-    return client ? client.requireShape(schema, await client.get(path)) : null;
+    return client ? client.requireShape(schema, await client.get(path, query)) : null;
   } catch (error) {
     if (isFailure(error, 'missing_scope') || isFailure(error, 'not_found')) return null;
     throw error;
