@@ -68,8 +68,23 @@ const (
 type clockCheck struct {
 	now               func() instant
 	misconfigurations *misconfigurations
-	// isWrong: what this clock says about the times of a token is not a verdict.
-	isWrong atomic.Bool
+	isOff             atomic.Bool
+	// compared is when the clocks were last compared; nil before.
+	compared atomic.Pointer[instant]
+}
+
+// isWrong: what this clock says about the times of a token is not a verdict. After a jump it counts as wrong until the
+// next answer.
+func (c *clockCheck) isWrong() bool {
+	if c.isOff.Load() {
+		return true
+	}
+	compared, now := c.compared.Load(), c.now()
+	if compared == nil {
+		return false
+	}
+	jump := time.Duration(now.wall-compared.wall) - now.since(*compared)
+	return jump.Abs() > clockTolerance
 }
 
 // compare takes the header of an answer that has just arrived; an unreadable one changes nothing.
@@ -78,9 +93,11 @@ func (c *clockCheck) compare(date string) {
 	if err != nil {
 		return
 	}
-	off := time.Duration(c.now().wall - known.UnixNano())
-	c.isWrong.Store(off.Abs() > clockTolerance)
-	if c.isWrong.Load() {
+	now := c.now()
+	off := time.Duration(now.wall - known.UnixNano())
+	c.compared.Store(&now)
+	c.isOff.Store(off.Abs() > clockTolerance)
+	if c.isOff.Load() {
 		c.misconfigurations.report(clockCause, fmt.Sprintf("differs from the service's by %.0f s", off.Seconds()))
 	} else {
 		c.misconfigurations.clear(clockCause)

@@ -152,7 +152,7 @@ func (t *tokenCheck) judgeTimes(payload fields) tokenVerdict {
 	if expires > now-tolerance && (!hasNotBefore || notBefore <= now+tolerance) {
 		return tokenGood
 	}
-	if t.checks.clock.isWrong.Load() {
+	if t.checks.clock.isWrong() {
 		return tokenUnknown
 	}
 	return tokenBad
