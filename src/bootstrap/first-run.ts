@@ -1,19 +1,16 @@
 import { existsSync, rmSync } from 'node:fs';
 import { createFile } from '../foundation/common/durable-file.js';
-import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { EXAMPLES } from '../foundation/common/names.js';
 import { bracketHost } from '../foundation/common/network.js';
 import { EnvFile, FileChangedError } from '../foundation/config/env-file.js';
 import type { Environment, Variables } from '../foundation/config/environment.js';
-import { generateSecret, generateKey } from '../foundation/crypto/secret.js';
+import { generateSecret, generateVariable } from '../foundation/crypto/secret.js';
 import { EmbeddedPostgres } from '../foundation/embedded-postgres/embedded-postgres.js';
 
 const FILE = '.env';
 const HEADING = '# Made on the first start, for this machine only. See .env.example for what else can be set.';
 const PROPOSAL = '.first-start.env';
 const GENERATED = ['SECRET_KEY', 'MASTER_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY'] as const;
-const generateValue = (name: (typeof GENERATED)[number]): string =>
-  name === 'ADMIN_API_KEY' ? generateKey(KEY_KINDS.operator.keyPrefix) : generateSecret();
 const DATA_FOLDER = '.data/postgres';
 
 /**
@@ -28,7 +25,7 @@ export function ensureSecrets(variables: Variables): Variables {
     return variables;
   }
   // The file can be created once, so concurrent starts all read the values of the first one.
-  createFile(PROPOSAL, Buffer.from(GENERATED.map((name) => `${name}=${generateValue(name)}\n`).join('')));
+  createFile(PROPOSAL, Buffer.from(GENERATED.map((name) => `${name}=${generateVariable(name)}\n`).join('')));
   const proposal = EnvFile.read(PROPOSAL);
   const file = EnvFile.read(FILE);
   if (!proposal.exists) return ensureSecrets(variables);

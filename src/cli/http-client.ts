@@ -12,9 +12,6 @@ const UNTRUSTED_CERTIFICATE = /CERT|SIGNED|SSL|TLS/;
 /** With these errors no request was sent, so the service has changed nothing. */
 const NEVER_SENT = new RegExp(`^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$|${UNTRUSTED_CERTIFICATE.source}`);
 
-/** Checked before fetch, whose error would quote the value, which is a secret. */
-export const HEADER_VALUE = /^[\x21-\x7e]+$/;
-
 export interface HttpRequest {
   readonly method?: string;
   readonly headers?: Readonly<Record<string, string>>;

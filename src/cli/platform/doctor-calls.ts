@@ -3,10 +3,11 @@
 import * as z from 'zod';
 import { toCredentialVariables } from '../../foundation/common/names.js';
 import type { EnvFile } from '../../foundation/config/env-file.js';
+import { HEADER_VALUE } from '../../foundation/config/variable-kinds.js';
 import { computeDigest } from '../../foundation/crypto/secret.js';
 import { formatPair, isOverlapOpen } from '../credential-state.js';
 import { describeCause } from '../failures.js';
-import { HEADER_VALUE, isFailure, readErrorCode, readJson, sendRequest, type HttpRequest } from '../http-client.js';
+import { isFailure, readErrorCode, readJson, sendRequest, type HttpRequest } from '../http-client.js';
 import { AdminClient, type Query } from '../remote/admin-client.js';
 import { identifyKeys } from '../remote/leaked.command.js';
 import { formatPlace } from './doctor-keys.js';

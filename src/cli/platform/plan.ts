@@ -5,10 +5,9 @@ import { basename } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
 import type { EventType } from '../../domain/events/event-types.js';
-import { KEY_KINDS } from '../../foundation/common/key-kinds.js';
 import { toCredentialVariables } from '../../foundation/common/names.js';
 import { DEFAULT_OVERLAP_HOURS } from '../../foundation/config/limits.js';
-import { generateSecret, generateKey } from '../../foundation/crypto/secret.js';
+import { generateSecret, generateVariable } from '../../foundation/crypto/secret.js';
 import { formatPair } from '../credential-state.js';
 import { describeCause } from '../failures.js';
 import { announceIfSlow, CommandFailedError } from '../terminal.js';
@@ -263,13 +262,6 @@ export async function carryOutPlan(plan: Plan, options: PlanOptions, store?: Cre
   return report;
 }
 
-/** Scanners and `platform-auth leaked` recognise the root key, because it has the form of an operator's key. */
-function generateValue(service: string, name: string): string {
-  return service === OWN_NAME && name === 'ADMIN_API_KEY'
-    ? generateKey(KEY_KINDS.operator.keyPrefix)
-    : generateSecret();
-}
-
 function hasNewKey({ action }: Pick<PlannedPair, 'action'>): boolean {
   return action === 'issue' || action === 'rotate';
 }
@@ -291,8 +283,9 @@ async function deliver(
   // A file without its lost keys is not written: it would replace a document that has them.
   const isWritten = !pairs.some(({ action }) => action === 'lost');
   try {
+    const generate = service.name === OWN_NAME ? generateVariable : () => generateSecret();
     for (const [name, value] of isWritten ? Object.entries(settings) : [])
-      if (value !== undefined || !isSetIn(file, name)) file.set(name, value ?? generateValue(service.name, name));
+      if (value !== undefined || !isSetIn(file, name)) file.set(name, value ?? generate(name));
     if (isWritten) removeKeys(file, gone, pairs);
     // Written before its keys are issued, because a rerun recognises the folder by the file of auth.
     if (store && service.name === OWN_NAME && !file.exists) await file.write(heading);

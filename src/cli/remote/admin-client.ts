@@ -2,10 +2,10 @@ import { join } from 'node:path';
 import * as z from 'zod';
 import { KEY_KINDS, type KeyKindName } from '../../foundation/common/key-kinds.js';
 import type { Variables } from '../../foundation/config/environment.js';
+import { HEADER_VALUE } from '../../foundation/config/variable-kinds.js';
 import type { NodePair } from './node-config-file.js';
 import {
   callService,
-  HEADER_VALUE,
   isFailure,
   parseBaseUrl,
   readProblem,
@@ -50,6 +50,7 @@ export class AdminClient {
     const advice =
       'Set it to the value that the service has, in the environment or in .env (production reads no .env).';
     if (!key) return refuse(`ADMIN_API_KEY is not set, and ${join(process.cwd(), '.env')} does not set it. ${advice}`);
+    // Checked before fetch, whose error would quote the value, which is a secret.
     if (!HEADER_VALUE.test(key)) refuse('ADMIN_API_KEY holds spaces or other characters that are not valid in a key.');
     const app = appId && appKey ? { 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey } : {};
     if (!Object.values(app).every((value) => HEADER_VALUE.test(value)))

@@ -52,7 +52,9 @@ export const secret = z
   )
   .meta({ bounds: 'at least 32 bytes, no placeholder' });
 
-export const headerSecret = secret.regex(/^[\x21-\x7e]+$/, 'must be printable ASCII without blanks, to fit a header');
+/** A text that fits a header. */
+export const HEADER_VALUE = /^[\x21-\x7e]+$/;
+export const headerSecret = secret.regex(HEADER_VALUE, 'must be printable ASCII without blanks, to fit a header');
 
 /** A variable whose text is used unchanged. */
 export function accepted(
