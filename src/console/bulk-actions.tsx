@@ -9,6 +9,7 @@ import { toAddress } from './addresses.js';
 import type { AdminApi } from './admin-api.js';
 import type { Confirmations } from './confirmations.js';
 import { getSession, readFields, type Fields } from './console-requests.js';
+import { NameLink } from './copyable.js';
 import { splitWords, type RefusedForm } from './fields.js';
 import { Form, FormError } from './forms.js';
 import { Ago } from './moments.js';
@@ -111,9 +112,7 @@ export class BulkActions<Resource> {
         <ul>
           {named.map((each, index) => (
             <li>
-              <a href={toAddressOf(this.type, each)}>
-                <bdi>{this.type.toName(each)}</bdi>
-              </a>
+              <NameLink address={toAddressOf(this.type, each)} name={this.type.toName(each)} />
               {groups?.[index] && `, ${groups[index].text} (${groups[index].id})`}, last used:{' '}
               <Ago at={lastUse(each)} />
             </li>

@@ -1,10 +1,10 @@
 /** Small charts of hourly counts, drawn on the server, each with its figures as a table for screen readers and copying. */
 import type { VNode } from 'preact';
 import type { HourCountsResponse } from '../api/admin/hourly-counts.admin.controller.js';
-import { COUNTERS, COUNTER_NAMES, type CounterName } from '../foundation/common/hourly-counters.js';
+import { COUNTERS, COUNTER_NAMES, DAY_HOURS, sumDays, type CounterName } from '../foundation/common/hourly-counters.js';
+import { toLabel } from './properties.js';
 import { Table } from './tables.js';
 
-export const DAY_HOURS = 24;
 const [BAR_WIDTH, GAP, HEIGHT] = [10, 2, 48];
 const STEP = BAR_WIDTH + GAP;
 const NUMBER = new Intl.NumberFormat('en');
@@ -29,9 +29,9 @@ export function Charts({ hours }: Pick<ChartProps, 'hours'>): VNode {
 function Chart({ hours, name }: ChartProps): VNode {
   const [before, now] = [hours.slice(0, DAY_HOURS), hours.slice(-DAY_HOURS)];
   const most = Math.max(1, ...hours.map((hour) => hour[name]));
-  const title = toTitle(name);
-  const { today, yesterday } = sumDays(hours, name);
-  const totals = `${NUMBER.format(today)} today, ${NUMBER.format(yesterday)} yesterday`;
+  const title = toLabel(name);
+  const { today, yesterday } = sumDays(hours);
+  const totals = `${NUMBER.format(today[name])} today, ${NUMBER.format(yesterday[name])} yesterday`;
   const rows = now
     .map((hour, index) => [
       <time dateTime={hour.hour}>{hour.hour.slice(0, 16).replace('T', ' ')}</time>,
@@ -71,19 +71,4 @@ function drawBars(shares: readonly number[]): string {
 function drawMarks(shares: readonly number[]): string {
   const marks = shares.map((share, index) => [index * STEP, Math.max(1, HEIGHT - toHeight(share))] as const);
   return marks.map(([x, y]) => (y < HEIGHT ? `M${x - GAP / 2} ${y}h${STEP}` : '')).join('');
-}
-
-export function toTitle(name: CounterName): string {
-  const words = name.replaceAll('_', ' ');
-  return words.charAt(0).toUpperCase() + words.slice(1);
-}
-
-/** Days are those of UTC. */
-function sumDays(hours: readonly HourCountsResponse[], name: CounterName) {
-  const dayOf = ({ hour }: HourCountsResponse): string => hour.slice(0, 10);
-  const last = hours.at(-1);
-  const yesterday = last && new Date(Date.parse(last.hour) - DAY_HOURS * 3_600_000).toISOString().slice(0, 10);
-  const sum = (day: string | undefined): number =>
-    hours.filter((hour) => dayOf(hour) === day).reduce((total, hour) => total + hour[name], 0);
-  return { today: sum(last && dayOf(last)), yesterday: sum(yesterday) };
 }

@@ -1,4 +1,4 @@
-/** Texts that an operator copies: secrets and ids. */
+/** Texts that an operator copies, and names: secrets, ids, links to resources. */
 import type { VNode } from 'preact';
 
 /** A secret that is shown once. Going back does not show it again, because browsers do not store the page. */
@@ -26,11 +26,20 @@ interface NamedProps {
 
 /** The name of a resource, as a link to its page, with its id beside it. */
 export function Named({ id, name, address }: NamedProps): VNode {
-  const text = <bdi>{name ?? id}</bdi>;
+  const text = name ?? id;
   return (
     <>
-      {address === undefined ? text : <a href={address}>{text}</a>} {name !== undefined && <Id id={id} />}
+      {address === undefined ? <bdi>{text}</bdi> : <NameLink address={address} name={text} />}{' '}
+      {name !== undefined && <Id id={id} />}
     </>
+  );
+}
+
+export function NameLink({ address, name }: Readonly<Record<'address' | 'name', string>>): VNode {
+  return (
+    <a href={address}>
+      <bdi>{name}</bdi>
+    </a>
   );
 }
 

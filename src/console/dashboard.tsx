@@ -5,6 +5,7 @@ import type { VNode } from 'preact';
 import type { FindingResponse } from '../api/admin/findings.admin.controller.js';
 import { COUNTED_EVENTS } from '../domain/audit/counted-refusals.js';
 import type { Check } from '../domain/status/finding.js';
+import { DAY_HOURS } from '../foundation/common/hourly-counters.js';
 import { isId } from '../foundation/common/ids.js';
 import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { EXPIRY_NOTICE_DAYS } from '../foundation/config/limits.js';
@@ -16,9 +17,10 @@ import { RevocationLease } from '../../packages/lease/src/lease.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages } from './console-pages.js';
 import { getSession } from './console-requests.js';
-import { Charts, DAY_HOURS } from './charts.js';
+import { Charts } from './charts.js';
 import type { PageSession } from './navigation.js';
 import { describeCount, readEvents, SubjectLink } from './audit.js';
+import { NameLink } from './copyable.js';
 import { Ago, Moment } from './moments.js';
 import { Facts, Table, type Cells } from './tables.js';
 import { Page, sendPage } from './page.js';
@@ -85,9 +87,7 @@ export class DashboardPage {
     const { at, looked_at, items } = await this.api.bindTo(request).findings.listFindings(request);
     const rows = items.map(({ check, severity, subject, detail, since, until }): Cells => [
       <span class={severity === 'critical' ? 'bad' : 'warn'}>{CHECKS[check]}</span>,
-      <a href={toFindingAddress(check, subject)}>
-        <bdi>{subject?.name ?? 'See what is behind'}</bdi>
-      </a>,
+      <NameLink address={toFindingAddress(check, subject)} name={subject?.name ?? 'See what is behind'} />,
       detail,
       since ? <Ago at={since} /> : until && <Moment at={until} />,
     ]);

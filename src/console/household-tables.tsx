@@ -4,7 +4,7 @@ import type { AdminHouseholdMemberResponse, AdminHouseholdResponse } from '../ap
 import type { NodeResponse } from '../api/admin/nodes.admin.controller.js';
 import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import type { AdminRoutes } from './admin-api.js';
-import { Named } from './copyable.js';
+import { Named, NameLink } from './copyable.js';
 import { State } from './credential-pages.js';
 import { HOUSEHOLDS, MEMBER_ACTIONS } from './household-actions.js';
 import { Ago, Moment } from './moments.js';
@@ -37,9 +37,7 @@ export function People({
 
 export function HouseholdTable({ households }: { households: readonly AdminHouseholdResponse[] }): VNode {
   const rows = households.map((household) => [
-    <a href={toAddressOf(HOUSEHOLDS, household)}>
-      <bdi>{HOUSEHOLDS.toName(household)}</bdi>
-    </a>,
+    <NameLink address={toAddressOf(HOUSEHOLDS, household)} name={HOUSEHOLDS.toName(household)} />,
     <People {...household} />,
   ]);
   return <Table caption="Households" head={['Name', 'Members']} rows={rows} />;
@@ -72,9 +70,7 @@ export function PeopleTable({ api: { users, households }, household, people }: P
 
 export function DeviceTable({ devices }: { devices: readonly NodeResponse[] }): VNode {
   const rows = devices.map((node) => [
-    <a href={`/console/nodes/${node.node_id}`}>
-      <bdi>{KEY_KINDS.node.toOwner(node)}</bdi>
-    </a>,
+    <NameLink address={`/console/nodes/${node.node_id}`} name={KEY_KINDS.node.toOwner(node)} />,
     <State of={node} />,
     <Ago at={node.expires_at} />,
     <Ago at={node.last_used_at} />,

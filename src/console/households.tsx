@@ -82,7 +82,6 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
     const household = await this.api.bindTo(request).households.getHousehold(id);
     const { kind, whom, expires_at } = await this.findCode(request, address);
     await this.getCancelRoute(request, kind).requireScope();
-    const above = [{ address: this.toAddressOf(household), name: HOUSEHOLDS.toName(household) }];
     const content = (
       <Form session={getSession(request)} action={request.path} submit="Cancel the code">
         <p role="note">
@@ -90,7 +89,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
         </p>
       </Form>
     );
-    sendPage(response, this.render(request, `Cancel the ${kind} of ${whom}`, content, above));
+    sendPage(response, this.render(request, `Cancel the ${kind} of ${whom}`, content, household));
   }
 
   @Post(':id/codes/:kind/:codeId')
@@ -253,7 +252,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
         </p>
         {await this.confirmations.renderProof(request, refused)}
       </Form>,
-      [{ address: this.toAddressOf(household), name: HOUSEHOLDS.toName(household) }],
+      household,
     );
   }
 }

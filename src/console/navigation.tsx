@@ -4,6 +4,7 @@ import { hasScope } from '../api/admin/admin.door.js';
 import type { AdminPrincipal } from '../foundation/access/principals.js';
 import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import type { OperatorScope } from '../foundation/common/names.js';
+import { NameLink } from './copyable.js';
 import type { AdminRoutes } from './admin-api.js';
 import { MAX_COUNTED } from './navigation-counts.js';
 import type { ConsoleSession } from './console-sessions.js';
@@ -117,9 +118,7 @@ export function Breadcrumbs({ pages, at, above = [], title }: Trail): VNode | nu
       <ol>
         {trail.map(({ address, name }) => (
           <li>
-            <a href={address}>
-              <bdi>{name}</bdi>
-            </a>
+            <NameLink address={address} name={name} />
           </li>
         ))}
       </ol>

@@ -28,7 +28,6 @@ import { Id } from './copyable.js';
 import type { FieldProps, RefusedForm } from './fields.js';
 import { Filters, Form, SearchForm, SearchPager } from './forms.js';
 import { resolveMoments } from './moments.js';
-import type { OfferedPage } from './navigation.js';
 import { Page, redirect, sendPage } from './page.js';
 import { getOrder, renderResourceTable } from './resource-table.js';
 import {
@@ -239,7 +238,7 @@ export abstract class ResourcePages<
         </p>
         {!isHarmless && (await this.confirmations.renderProof(request, refused))}
       </Form>,
-      [{ address: this.toAddressOf(resource), name: toName(resource) }],
+      resource,
     );
   }
 
@@ -318,8 +317,10 @@ export abstract class ResourcePages<
     return text === undefined ? null : <p role="status">Done: {text}.</p>;
   }
 
-  protected render(request: Request, title: string, content: VNode, above?: readonly OfferedPage[]): VNode {
-    const { address, scope } = this.type;
+  /** @param resource whose page is above this one */
+  protected render(request: Request, title: string, content: VNode, resource?: Resource): VNode {
+    const { address, scope, toName } = this.type;
+    const above = resource && [{ address: this.toAddressOf(resource), name: toName(resource) }];
     return (
       <Page title={title} session={getSession(request)} at={address} above={above} needs={[scope, 'read']}>
         {content}

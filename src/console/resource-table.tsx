@@ -3,6 +3,7 @@ import type { VNode } from 'preact';
 import { DESCENDING } from '../foundation/http/page.dto.js';
 import { toAddress } from './addresses.js';
 import type { Fields } from './console-requests.js';
+import { NameLink } from './copyable.js';
 import type { Names } from './names.js';
 import { showValue, toLabel } from './properties.js';
 import { toAddressOf, type ResourceType } from './resource-types.js';
@@ -53,9 +54,7 @@ export async function renderResourceTable<Resource>(
   const items = isInGroups ? listed.toSorted((one, other) => NATURAL.compare(toName(one), toName(other))) : listed;
   const rows = items.map((resource) => [
     ...(choices.size > 0 ? [choices.has(resource) && <Choice id={toId(resource)} name={toName(resource)} />] : []),
-    <a href={toAddressOf(type, resource)}>
-      <bdi>{toName(resource)}</bdi>
-    </a>,
+    <NameLink address={toAddressOf(type, resource)} name={toName(resource)} />,
     ...toCells(resource),
   ]);
   const columns = [...(choices.size > 0 ? ['Choose'] : []), ...listColumns(type, query, ['Name', ...head])];

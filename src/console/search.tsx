@@ -16,6 +16,7 @@ import { ConsolePages } from './console-pages.js';
 import { ConsoleRefusalError, getSession, readFields } from './console-requests.js';
 import { ReadsOnly } from './console.guard.js';
 import { mapCredentialTypes } from './credential-types.js';
+import { NameLink } from './copyable.js';
 import { Ago } from './moments.js';
 import { Page, redirect, sendPage } from './page.js';
 import { Table, type Cells } from './tables.js';
@@ -150,9 +151,7 @@ function listSearches(routes: AdminRoutes, text: string): Search[] {
 function Results({ found }: { found: readonly Found[] }): VNode {
   const addresses = new Map(found.map((each) => [each.address, each]));
   const rows = [...addresses.values()].map(({ kind, name, address }): Cells => [
-    <a href={address}>
-      <bdi>{name}</bdi>
-    </a>,
+    <NameLink address={address} name={name} />,
     kind,
   ]);
   return <Table caption="Found" head={['Name', 'What']} rows={rows} />;
@@ -177,12 +176,7 @@ function KeyOwners({ keys }: { keys: readonly IdentifiedKeyResponse[] }): VNode 
 
 function KeyOwner({ kind, id, owner }: Pick<IdentifiedKeyResponse, 'kind' | 'id' | 'owner'>): VNode {
   const [page] = mapCredentialTypes((type) => (type.kind === kind ? [type.address] : [])).flat();
-  if (page !== undefined && id !== null)
-    return (
-      <a href={`${page}/${id}`}>
-        <bdi>{owner}</bdi>
-      </a>
-    );
+  if (page !== undefined && id !== null) return <NameLink address={`${page}/${id}`} name={owner} />;
   if (kind !== 'session') return <bdi>{owner}</bdi>;
   return <a href={`/console/users/${owner}`}>a session of this user</a>;
 }

@@ -1,12 +1,17 @@
 /** `platform-auth status --history`: what happened in each hour of the last day, beside the day before. */
 import * as z from 'zod';
-import { COUNTER_NAMES, createCounts, type CounterName, type Counts } from '../../foundation/common/hourly-counters.js';
+import {
+  COUNTER_NAMES,
+  DAY_HOURS,
+  sumDays,
+  type CounterName,
+  type Counts,
+} from '../../foundation/common/hourly-counters.js';
 import { formatTable } from '../tables.js';
 import type { AdminClient } from './admin-client.js';
 
-const DAY_HOURS = 24;
 const counts = z.object({ items: z.array(z.object({ hour: z.string(), ...createShape(z.number()) })) });
-export type Hours = z.infer<typeof counts>['items'];
+type Hours = z.infer<typeof counts>['items'];
 
 function createShape<Value>(value: Value): Record<CounterName, Value> {
   return Object.fromEntries(COUNTER_NAMES.map((name) => [name, value])) as Record<CounterName, Value>;
@@ -14,20 +19,6 @@ function createShape<Value>(value: Value): Record<CounterName, Value> {
 
 export async function readHours(client: AdminClient): Promise<Hours> {
   return client.requireShape(counts, await client.get(`/hourly-counts?hours=${2 * DAY_HOURS}`)).items;
-}
-
-/** @returns the sums of today and yesterday, in UTC */
-export function sumDays(hours: Hours): Record<'today' | 'yesterday', Counts> {
-  const today = hours.at(-1)?.hour.slice(0, 10);
-  const ofToday = hours.filter(({ hour }) => hour.startsWith(today ?? ''));
-  const ofYesterday = hours.slice(0, -ofToday.length).slice(-DAY_HOURS);
-  return { today: sum(ofToday), yesterday: sum(ofYesterday) };
-}
-
-function sum(hours: Hours): Counts {
-  const total = createCounts();
-  for (const hour of hours) for (const name of COUNTER_NAMES) total[name] += hour[name];
-  return total;
 }
 
 /** A cell is `3 (5)`: 3 in this hour, and 5 in the same hour of the day before. */

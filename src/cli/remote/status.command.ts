@@ -1,11 +1,12 @@
 import type { Command } from 'commander';
 import * as z from 'zod';
+import { sumDays } from '../../foundation/common/hourly-counters.js';
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../foundation/config/limits.js';
 import { callService, isFailure, parseBaseUrl, toServiceError } from '../http-client.js';
 import { CommandFailedError, print } from '../terminal.js';
 import { formatFields, type Cell } from '../tables.js';
 import { AdminClient, type Query } from './admin-client.js';
-import { formatHours, readHours, sumDays } from './hourly-history.js';
+import { formatHours, readHours } from './hourly-history.js';
 import { addRemote, getServiceUrl, readRemoteVariables } from './remote-command.js';
 
 const MS_PER_DAY = 86_400_000;
