@@ -1,8 +1,8 @@
-// Builds only when a source has changed since the last build. It reports the build on standard error, because a silent
-// first start would seem to hang.
+// Builds only when a source has changed since the last build: the service, and with --verifier also the package of
+// clients/typescript. It reports a build on standard error, because a silent first start would seem to hang.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 const root = join(import.meta.dirname, '..');
@@ -19,6 +19,9 @@ const SKIPPED = new Set(['node_modules', '.venv', '.run', 'dist', 'generated']);
 /** Stores the digests of the sources that were built. */
 const STAMP = join(root, 'dist/built-sources.sha256');
 const MS_PER_SECOND = 1_000;
+const VERIFIER = 'clients/typescript';
+const IS_OF_VERIFIER = /^(clients\/typescript\/(src\/|(build\.js|package\.json|tsconfig\.json)$)|packages\/)/;
+const VERIFIER_STAMP = join(root, 'dist/built-verifier.sha256');
 
 /** Digests names, sizes and times, so that a deleted source, or one replaced by an older file, counts as a change too. */
 function computeDigest(paths) {
@@ -58,4 +61,17 @@ if (!isServiceBuilt || built[1] !== digests.beside) {
     writeFileSync(STAMP, `${digests.service}\n${digests.beside}`);
     console.error(`Built in ${((performance.now() - startedAt) / MS_PER_SECOND).toFixed(1)} s.`);
   }
+}
+if (process.argv.includes('--verifier') && !process.exitCode) buildVerifier();
+
+function buildVerifier() {
+  const digest = computeDigest(paths.filter((path) => IS_OF_VERIFIER.test(path)));
+  const isBuilt = existsSync(join(root, VERIFIER, 'dist/index.js')) && existsSync(VERIFIER_STAMP);
+  if (isBuilt && readFileSync(VERIFIER_STAMP, 'utf8') === digest) return;
+  console.error('Building the verifier for TypeScript …');
+  // Removed before the build, so that the next call continues after an interrupted one.
+  rmSync(VERIFIER_STAMP, { force: true });
+  const { status } = spawnSync(process.execPath, [`${VERIFIER}/build.js`], { cwd: root, stdio: ['ignore', 2, 2] });
+  process.exitCode = status ?? 1;
+  if (status === 0) writeFileSync(VERIFIER_STAMP, digest);
 }

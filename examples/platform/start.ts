@@ -1,6 +1,6 @@
 // Starts a small platform: this service, recipes (TypeScript), ocr (Python) and documents (Go), which embed a verifier, with
 // keys and files of `platform-auth init`. Prints what to try, and stops and removes everything on Ctrl-C. README.md shows it.
-import { existsSync, mkdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
 import { parseArgs } from 'node:util';
 import { parse as parseVariables } from 'dotenv';
@@ -22,9 +22,7 @@ const USAGE = `Usage: npm run example -- [--without-python] [--free-ports]
 
 --without-python  leave out ocr, the Python service, and documents, which only ocr calls
 --free-ports      listen on ports that are free, not on those of ${EXAMPLE}/platform.yaml`;
-const VERIFIER = 'clients/typescript';
 const COMMAND_TIMEOUT_MS = 60_000;
-const BUILD_TIMEOUT_MS = 120_000;
 const STOP_TIMEOUT_MS = 5_000;
 const registered = z.object({ node_id: z.string() });
 
@@ -39,7 +37,7 @@ async function start(cleanup: Cleanup): Promise<void> {
   cleanup.defer(() => say('Everything is stopped; keys and data are removed.'));
   const python = options['without-python'] ? undefined : preparePython();
   const platform = await prepareFolder(cleanup, options['free-ports']);
-  await linkVerifier(cleanup);
+  linkVerifier();
   const documents = python && buildDocuments(platform.folder, say);
   await makeKeys(platform);
   const servers = [await startAuth(platform), await startRecipes(platform)];
@@ -58,34 +56,12 @@ async function start(cleanup: Cleanup): Promise<void> {
 }
 
 /** What `npm install <path of clients/typescript>` does in a service of yours. */
-async function linkVerifier(cleanup: Cleanup): Promise<void> {
-  if (!isVerifierBuilt()) {
-    say('Building the verifier for TypeScript …');
-    const timeoutMs = BUILD_TIMEOUT_MS;
-    await runChild(process.execPath, [`${VERIFIER}/build.js`], { cleanup, timeoutMs });
-  }
+function linkVerifier(): void {
   const modules = toPath('dist', EXAMPLE, 'node_modules/@platform-auth');
   mkdirSync(modules, { recursive: true });
   // Replaces the link of an earlier start; a folder in its place would be an error.
   rmSync(`${modules}/verifier`, { force: true });
-  symlinkSync(toPath(VERIFIER), `${modules}/verifier`, 'junction');
-}
-
-/**
- * `npm run example` renews the stamp when a source has changed, but not for the three files of the verifier's own build.
- * The time of a missing file is NaN, with which every comparison is false.
- */
-function isVerifierBuilt(): boolean {
-  const sources = [
-    'dist/built-sources.sha256',
-    ...['build.js', 'package.json', 'tsconfig.json'].map((name) => `${VERIFIER}/${name}`),
-  ];
-  const timeOf = (path: string): number => statSync(toPath(path), { throwIfNoEntry: false })?.mtimeMs ?? NaN;
-  // The build removes its folder .types at its end.
-  return (
-    !existsSync(toPath(VERIFIER, 'dist/.types')) &&
-    timeOf(`${VERIFIER}/dist/index.d.cts`) > Math.max(...sources.map(timeOf))
-  );
+  symlinkSync(toPath('clients/typescript'), `${modules}/verifier`, 'junction');
 }
 
 async function makeKeys(platform: Platform): Promise<void> {

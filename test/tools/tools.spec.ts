@@ -189,13 +189,18 @@ describe('tools/build-if-changed.js', () => {
   };
 
   /** @returns whether it built, and what it said */
-  const run = ({ withNpm = false } = {}): { isBuilt: boolean; status: number | null; said: string } => {
+  const run = ({ withNpm = false, flags = [] as string[] } = {}): {
+    isBuilt: boolean;
+    status: number | null;
+    said: string;
+  } => {
     rmSync(join(folder, 'built'), { force: true });
     const PATH = withNpm ? process.env.PATH : `${join(folder, 'bin')}:${process.env.PATH}`;
-    const { status, stdout, stderr } = spawnSync(process.execPath, [join(folder, 'tools/build-if-changed.js')], {
-      env: { ...process.env, PATH },
-      encoding: 'utf8',
-    });
+    const { status, stdout, stderr } = spawnSync(
+      process.execPath,
+      [join(folder, 'tools/build-if-changed.js'), ...flags],
+      { env: { ...process.env, PATH }, encoding: 'utf8' },
+    );
     expect(stdout).toBe('');
     return { isBuilt: existsSync(join(folder, 'built')), status, said: stderr };
   };
@@ -253,6 +258,25 @@ describe('tools/build-if-changed.js', () => {
     for (const path of ['test/clients/generated/client.ts', 'clients/typescript/dist/a.ts', 'clients/report.json'])
       write(path);
     expect(run().isBuilt).toBe(false);
+  });
+
+  it('builds the verifier of TypeScript only when it is asked to, and when that is missing or has changed', () => {
+    const build = `import { mkdirSync, writeFileSync } from 'node:fs'; mkdirSync('clients/typescript/dist', { recursive: true }); writeFileSync('clients/typescript/dist/index.js', '')`;
+    const runWithVerifier = (): string => {
+      rmSync(join(folder, 'clients/typescript/dist'), { recursive: true, force: true });
+      return run({ flags: ['--verifier'] }).said;
+    };
+    write('clients/typescript/build.js', build);
+    run();
+    expect(existsSync(join(folder, 'clients/typescript/dist'))).toBe(false);
+    const isBuilding = expect.stringContaining('Building the verifier for TypeScript …');
+    expect(runWithVerifier()).toEqual(isBuilding);
+    expect(run({ flags: ['--verifier'] }).said).toBe('');
+    expect(runWithVerifier()).toEqual(isBuilding);
+    write('clients/typescript/src/index.ts', 'changed');
+    expect(run({ flags: ['--verifier'] }).said).toEqual(isBuilding);
+    write('clients/typescript/build.js', 'process.exit(3)');
+    expect(run({ flags: ['--verifier'] })).toMatchObject({ status: 3, said: isBuilding });
   });
 
   it('builds again when a program is missing', () => {
