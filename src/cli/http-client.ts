@@ -33,7 +33,7 @@ const problemSchema = z.object({
 });
 type ProblemBody = z.output<typeof problemSchema>;
 
-export interface Answer {
+interface Answer {
   readonly status: number;
   readonly retryAfter: string | null;
   readonly body: unknown;

@@ -13,7 +13,7 @@ export const SETTINGS: Partial<FixedSettings> = {
   // All test users share one address. Tests of throttles and outages set their own values.
   ...PATIENT_SETTINGS,
   healthTimeoutMs: 20_000,
-  // One thread, because each takes a third of a second of CPU to start.
+  // Few, because a thread is slow to start.
   hashThreads: 1,
   // Normal priority, because beside other tests a thread of low priority would hardly ever run.
   hashNiceness: 0,

@@ -23,7 +23,7 @@ import { MovedDatabaseClock, TestClock } from './test-clock.js';
 import { createTestDatabase, type TestDatabase } from './test-database.js';
 import { TestLog } from './test-log.js';
 
-/** One thread hashes for the applications of many test files, because it takes a tenth of a second of CPU to start. */
+/** One thread hashes for the applications of many test files, because it is slow to start. */
 class SharedThreads extends HashingThreads {
   /** It ends with its process, or after a minute without a password. */
   override async end(): Promise<void> {}

@@ -132,7 +132,7 @@ export async function exportUsers(file: string | undefined, signal: AbortSignal)
   );
 }
 
-export interface Line {
+interface Line {
   /** Counted from 1. */
   readonly number: number;
   /** Undefined when the line is too long or not UTF-8. */

@@ -106,7 +106,7 @@ const json: Format = {
   extension: 'json',
   toName: (service) => service,
   parse: (text) => {
-    const lines = text.split('\n').filter((line) => line.trim() !== '');
+    const lines = text.split('\n').filter((each) => each.trim() !== '');
     const documents = lines.map((each) => readAs(line, JSON.parse(each), NO_LINES));
     return documents.map(({ service, variables }) => ({ name: service, values: variables }));
   },

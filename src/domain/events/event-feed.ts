@@ -91,7 +91,7 @@ const UNRECEIPTED = `SELECT id, subject FROM events
       AND event = 'user.deletion.acknowledged' AND details ->> 'service' = $1 AND details ->> 'deletion' = events.id::text)
   ORDER BY seal, number`;
 
-export interface Poll {
+interface Poll {
   readonly service: string;
   readonly consumer: string;
   readonly after: string | undefined;

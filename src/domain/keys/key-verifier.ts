@@ -24,7 +24,7 @@ const NO_USE_ASKED: AskedUse = {};
 
 type RefusalEvent = NonNullable<KeyKind['refusalEvent']>;
 
-export type Verdict<Identity> =
+type Verdict<Identity> =
   | {
       readonly valid: true;
       readonly identity: Identity;

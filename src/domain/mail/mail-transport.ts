@@ -6,7 +6,7 @@ const IDLE_TIMEOUT_MS = 20_000;
 /** A refusal of these SMTP commands concerns the mail; of any other, the server or its settings. */
 const REFUSES_MAIL = /^(RCPT TO|DATA)/;
 
-export interface Mail {
+interface Mail {
   readonly to: string;
   readonly subject: string;
   readonly text: string;

@@ -4,7 +4,7 @@ const MIN_INTERVALS = 3;
 export const DEFAULT_START_TIMEOUT_SECONDS = 60;
 
 /** The step that a start waits for, the time since the last progress, and the reason of the last failed attempt. */
-export interface Wait {
+interface Wait {
   readonly step: string;
   readonly seconds: number;
   readonly reason?: string | undefined;

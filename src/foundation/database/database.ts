@@ -16,7 +16,7 @@ export interface Statement {
   readonly text: string;
 }
 
-export type Age = `${number} ${'hours' | 'days'}`;
+type Age = `${number} ${'hours' | 'days'}`;
 
 /** Another replica holds the lock and is doing this work. */
 export class LockNotAcquiredError extends Error {

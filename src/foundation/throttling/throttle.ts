@@ -111,8 +111,8 @@ class ThrottleGuard implements CanActivate {
 }
 
 /**
- * Limits the calls of one network before the body is validated, and documents both refusals. For public routes except logins
- * (guess-throttles.ts), and for routes that write a row without asking for a proof.
+ * Limits the calls of one network before the body is validated, and documents both refusals. For public routes except
+ * logins (guess-throttles.ts), and for routes that write a row without asking for a proof.
  */
 export const Throttled = (policy: CallPolicy) =>
   applyDecorators(PolicyOfRoute(policy), UseGuards(ThrottleGuard), ApiProblems(...THROTTLE_PROBLEMS));
