@@ -5,12 +5,11 @@
 import type { Request } from 'express';
 import type { VNode } from 'preact';
 import {
-  DEFAULT_MINUTES,
   IssueEnrolmentRequest,
-  MAX_MINUTES,
   type IssuedEnrolmentResponse,
   type NodeEnrolmentResponse,
 } from '../api/admin/enrolments.admin.controller.js';
+import { DEFAULT_MINUTES, MAX_MINUTES } from '../api/households/household.dto.js';
 import { drawQrCode } from '../domain/second-factors/totp.js';
 import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { Environment } from '../foundation/config/environment.js';

@@ -1,8 +1,7 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { applyDecorators } from '@nestjs/common';
-import { ValidateIf } from 'class-validator';
 import { PasskeyField } from '../../domain/webauthn/relying-party.js';
-import { PasswordField, CharactersBetween, TextField, type Presence } from '../../foundation/common/fields.js';
+import { IfSent, PasswordField, CharactersBetween, TextField, type Presence } from '../../foundation/common/fields.js';
 
 const MAX_CODE_LENGTH = 64;
 
@@ -26,11 +25,11 @@ export class FreshFactorFields {
   @CodeField('of an account with a second factor: a code of the authenticator app, or a recovery code', {
     optional: true,
   })
-  @ValidateIf((_request, value) => value !== undefined)
+  @IfSent()
   code?: string;
 
   @PasskeyField('in place of the code: the answer of the browser to the passkey_options', { optional: true })
-  @ValidateIf((_request, value) => value !== undefined)
+  @IfSent()
   passkey?: object;
 }
 

@@ -13,23 +13,17 @@ import {
   NULLABLE_TARGETS,
   TargetsField,
   UuidField,
-  WholeNumberField,
 } from '../../foundation/common/fields.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
 import { CODE_STATES } from '../../domain/keys/one-time-codes.js';
 import { EnrolmentsService, type EnrolmentView } from '../../domain/nodes/enrolments.service.js';
 import { problems } from '../../foundation/problems/problems.js';
+import { DEFAULT_MINUTES, EnrolmentMinutesField } from '../households/household.dto.js';
 import { NewNodeRequest } from './nodes.admin.controller.js';
-
-/** One day, because the chance to guess a code grows with the time for which codes are valid (docs/throttling.md). */
-export const MAX_MINUTES = 1_440;
-export const DEFAULT_MINUTES = 10;
 
 export class IssueEnrolmentRequest extends NewNodeRequest {
   @TargetsField('; absent: those of NODE_TARGETS') targets?: string[] | null;
-
-  @WholeNumberField(1, MAX_MINUTES, `for how long the code can be used. Default: ${DEFAULT_MINUTES}`, DEFAULT_MINUTES)
-  expires_in_minutes = DEFAULT_MINUTES;
+  @EnrolmentMinutesField() expires_in_minutes = DEFAULT_MINUTES;
 }
 
 class EnrolmentsQuery extends PageQuery {

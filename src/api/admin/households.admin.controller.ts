@@ -17,6 +17,7 @@ import { EXAMPLES, type HouseholdRole } from '../../foundation/common/names.js';
 import { createPageResponse, PageQuery, SortField, toPageRequest } from '../../foundation/http/page.dto.js';
 import { problems } from '../../foundation/problems/problems.js';
 import {
+  DeleteHouseholdQuery,
   HouseholdFields,
   HouseholdMemberResponse,
   HouseholdNameRequest,
@@ -44,10 +45,6 @@ function toHouseholdFilter(query: HouseholdsQuery): HouseholdFilter {
     isWithoutAdmin: query.without_admin === true,
     isWithoutMembers: query.without_members === true,
   };
-}
-
-class DeleteHouseholdByOperatorQuery {
-  @FlagField('revoke the live nodes of the household with it') revoke_nodes?: true;
 }
 
 class InvitationsQuery extends PageQuery {
@@ -134,7 +131,7 @@ export class HouseholdsAdminController {
   async deleteHousehold(
     @Req() request: Request,
     @Param('household_id') id: string,
-    @Query() { revoke_nodes }: DeleteHouseholdByOperatorQuery,
+    @Query() { revoke_nodes }: DeleteHouseholdQuery,
   ): Promise<void> {
     await this.lifecycle.deleteHousehold(toCaller(request), id, { revokesNodes: revoke_nodes === true });
   }

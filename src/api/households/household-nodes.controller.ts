@@ -14,23 +14,18 @@ import {
   NULLABLE_MOMENT,
   NULLABLE_TARGETS,
   TARGETS,
-  WholeNumberField,
 } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
 import { problems, THROTTLE_PROBLEMS } from '../../foundation/problems/problems.js';
 import { readLastUses } from '../../domain/keys/key-record.js';
 import { HouseholdCallers } from './household-callers.js';
-
-const MAX_MINUTES = 1_440;
-const DEFAULT_MINUTES = 10;
+import { DEFAULT_MINUTES, EnrolmentMinutesField } from './household.dto.js';
 
 class IssueHouseholdEnrolmentRequest {
   @LabelField(EXAMPLES.room) room!: string;
   @LabelField(EXAMPLES.name) name!: string;
-
-  @WholeNumberField(1, MAX_MINUTES, `for how long the code can be used. Default: ${DEFAULT_MINUTES}`, DEFAULT_MINUTES)
-  expires_in_minutes = DEFAULT_MINUTES;
+  @EnrolmentMinutesField() expires_in_minutes = DEFAULT_MINUTES;
 }
 
 class HouseholdEnrolmentResponse {

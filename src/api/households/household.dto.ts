@@ -7,6 +7,7 @@ import type { Member } from '../../domain/households/members.service.js';
 import { CODE_STATES, type CodeState } from '../../domain/keys/one-time-codes.js';
 import {
   EMAIL,
+  FlagField,
   HOUSEHOLD_ID,
   HOUSEHOLD_ROLE,
   ID,
@@ -15,6 +16,7 @@ import {
   NULLABLE_MOMENT,
   NULLABLE_TEXT,
   PasswordField,
+  WholeNumberField,
 } from '../../foundation/common/fields.js';
 import { EXAMPLES, HOUSEHOLD_ROLES, type HouseholdRole } from '../../foundation/common/names.js';
 import { createPageResponse } from '../../foundation/http/page.dto.js';
@@ -25,6 +27,17 @@ export function RoleField(): PropertyDecorator {
     ApiProperty(HOUSEHOLD_ROLE),
     IsIn(HOUSEHOLD_ROLES, { message: `must be one of ${HOUSEHOLD_ROLES.join(', ')}` }),
   );
+}
+
+/** One day, because the chance to guess a code grows with the time for which codes are valid (docs/throttling.md). */
+export const MAX_MINUTES = 1_440;
+export const DEFAULT_MINUTES = 10;
+
+export const EnrolmentMinutesField = () =>
+  WholeNumberField(1, MAX_MINUTES, `for how long the code can be used. Default: ${DEFAULT_MINUTES}`, DEFAULT_MINUTES);
+
+export class DeleteHouseholdQuery {
+  @FlagField('revoke the live nodes of the household with it') revoke_nodes?: true;
 }
 
 export class HouseholdNameRequest {

@@ -10,12 +10,12 @@ import { MembersService } from '../../domain/households/members.service.js';
 import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';
 import { RequireUser } from '../../foundation/access/route-decorators.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
-import { FlagField } from '../../foundation/common/fields.js';
 import { PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
 import { problems, THROTTLE_PROBLEMS } from '../../foundation/problems/problems.js';
 import { HouseholdCallers } from './household-callers.js';
 import {
   ChangeRoleRequest,
+  DeleteHouseholdQuery,
   HouseholdMemberPageResponse,
   HouseholdMemberResponse,
   HouseholdNameRequest,
@@ -23,10 +23,6 @@ import {
   HouseholdResponse,
   ProvenRequest,
 } from './household.dto.js';
-
-class DeleteHouseholdQuery {
-  @FlagField('revoke the live nodes of the household with it') revoke_nodes?: true;
-}
 
 const ACT_PROBLEMS = [problems.notFound, problems.missingRole, ...THROTTLE_PROBLEMS];
 const NEEDS_PASSWORD = 'The password is needed';

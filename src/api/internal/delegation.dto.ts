@@ -13,4 +13,11 @@ export class ActResponse {
   act?: ActResponse;
 }
 
+export const ActField = () =>
+  ApiPropertyOptional({
+    type: ActResponse,
+    description: 'of a delegated token: its chain, the caller first',
+    example: { sub: EXAMPLES.target, client_id: EXAMPLES.id },
+  });
+
 export const toActResponse: (chain: Parameters<typeof toAct>[0]) => ActResponse = toAct;

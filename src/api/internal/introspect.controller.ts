@@ -22,7 +22,7 @@ import { DelegatedDoor } from '../../domain/delegation/delegated.door.js';
 import { UserDoor } from '../../domain/tokens/user.door.js';
 import { MAX_TEXT_LENGTH } from '../../foundation/http/validation.js';
 import { ProblemException, refuseField } from '../../foundation/problems/problems.js';
-import { ActResponse, toActResponse } from './delegation.dto.js';
+import { ActField, ActResponse, toActResponse } from './delegation.dto.js';
 import { HouseholdsField, type HouseholdOfUser } from './household.dto.js';
 import { OAuthClientGuard, readForm } from './oauth-client.guard.js';
 
@@ -64,7 +64,7 @@ class ActiveTokenResponse {
   })
   auth_time!: number;
 
-  @HouseholdsField({ optional: true }) households?: readonly HouseholdOfUser[];
+  @HouseholdsField() households?: readonly HouseholdOfUser[];
 
   @ApiPropertyOptional({ type: String, description: 'of a delegated token: the service it is for', example: 'recipes' })
   aud?: string;
@@ -75,12 +75,7 @@ class ActiveTokenResponse {
   @ApiPropertyOptional({ type: String, description: 'of a delegated token', example: EXAMPLES.appScope })
   scope?: string;
 
-  @ApiPropertyOptional({
-    type: ActResponse,
-    description: 'of a delegated token: its chain, the caller first',
-    example: { sub: EXAMPLES.target, client_id: EXAMPLES.id },
-  })
-  act?: ActResponse;
+  @ActField() act?: ActResponse;
 }
 
 /** @throws {ProblemException} malformed_request; validation_failed without exactly one token, or with a too long one */

@@ -6,7 +6,7 @@ import { getPrincipal, requireHouseholds } from '../../foundation/access/princip
 import { InternalController, RequireForwardedUser } from '../../foundation/access/route-decorators.js';
 import { ID } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
-import { ActResponse, toActResponse } from './delegation.dto.js';
+import { ActField, ActResponse, toActResponse } from './delegation.dto.js';
 import { HouseholdsField, type HouseholdOfUser } from './household.dto.js';
 
 class ValidUserResponse {
@@ -36,7 +36,7 @@ class ValidUserResponse {
   })
   amr!: string[];
 
-  @HouseholdsField({ optional: true }) households?: readonly HouseholdOfUser[];
+  @HouseholdsField() households?: readonly HouseholdOfUser[];
 
   @ApiPropertyOptional({
     type: String,
@@ -52,12 +52,7 @@ class ValidUserResponse {
   })
   scopes?: string[];
 
-  @ApiPropertyOptional({
-    type: ActResponse,
-    description: 'of a delegated token: its chain, the caller first',
-    example: { sub: EXAMPLES.target, client_id: EXAMPLES.id },
-  })
-  act?: ActResponse;
+  @ActField() act?: ActResponse;
 }
 
 @InternalController()

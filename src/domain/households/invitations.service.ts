@@ -22,6 +22,7 @@ import {
   determineCodeState,
   generateLongCode,
   isOpenAt,
+  type CodeFilter,
   type CodeState,
 } from '../keys/one-time-codes.js';
 import { buildIsIssuerAdmin } from '../nodes/enrolments.service.js';
@@ -41,11 +42,6 @@ export interface InvitationView {
 interface IssuedInvitation extends InvitationView {
   /** The only occurrence of the code in plain text. */
   readonly code: string;
-}
-
-interface InvitationFilter {
-  readonly householdId: string | undefined;
-  readonly isOpen: boolean;
 }
 
 type Refused = RefusalReason<'household.invitation.refused'>;
@@ -105,7 +101,7 @@ export class InvitationsService {
     });
   }
 
-  async listInvitations(page: PageRequest, { householdId, isOpen }: InvitationFilter): Promise<Page<InvitationView>> {
+  async listInvitations(page: PageRequest, { householdId, isOpen }: CodeFilter): Promise<Page<InvitationView>> {
     const now = await this.clock.now();
     const filters = isOpen ? [toFilter(isOpenAt(':now'), { now })] : [];
     const { items, nextCursor } = await findPage(this.invitations, page, { householdId }, filters);

@@ -16,6 +16,11 @@ export abstract class OneTimeCodeColumns {
   @Column({ name: 'used_at', type: 'timestamptz', nullable: true }) usedAt!: Date | null;
 }
 
+export interface CodeFilter {
+  readonly householdId: string | undefined;
+  readonly isOpen: boolean;
+}
+
 export const CODE_STATES = ['open', 'used', 'cancelled', 'expired'] as const;
 export type CodeState = (typeof CODE_STATES)[number];
 

@@ -22,6 +22,7 @@ import {
   determineCodeState,
   generateCode,
   isOpenAt,
+  type CodeFilter,
   type CodeState,
 } from '../keys/one-time-codes.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
@@ -38,11 +39,6 @@ export type EnrolmentRequest = Pick<NewNode, 'householdId' | 'room' | 'name' | '
   /** The admin of the household who issues it; undefined: an operator. */
   readonly issuedBy?: string;
 };
-
-interface EnrolmentFilter {
-  readonly householdId: string | undefined;
-  readonly isOpen: boolean;
-}
 
 /** Codes of a household, of an admin who issued them, or of both. */
 export type CodeScope =
@@ -129,7 +125,7 @@ export class EnrolmentsService {
     return { enrolment, state: 'open', code };
   }
 
-  async listEnrolments(page: PageRequest, { householdId, isOpen }: EnrolmentFilter): Promise<Page<EnrolmentView>> {
+  async listEnrolments(page: PageRequest, { householdId, isOpen }: CodeFilter): Promise<Page<EnrolmentView>> {
     const now = await this.clock.now();
     const filters = isOpen ? [toFilter(isOpenAt(':now'), { now })] : [];
     const { items, nextCursor } = await findPage(this.enrolments, page, { householdId }, filters);
