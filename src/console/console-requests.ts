@@ -34,7 +34,6 @@ declare module 'express-serve-static-core' {
     consoleSession?: PageSession;
     /** The number of the form that this request claimed. */
     claimedForm?: string;
-    /** The fields of the sent form. */
     formFields?: Fields;
     /** Renders the page of a refused form again. */
     keptForm?: (refused: RefusedForm) => VNode | Promise<VNode>;

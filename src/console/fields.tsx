@@ -25,7 +25,6 @@ export interface FieldProps {
 /** What was typed into a form, and why it was refused. */
 export interface RefusedForm {
   readonly values: Readonly<Record<string, string | undefined>>;
-  /** What is wrong with each field. */
   readonly errors: Readonly<Record<string, string | undefined>>;
   /** What is wrong, when it is not a field of the form. */
   readonly advice?: string;

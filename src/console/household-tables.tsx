@@ -16,7 +16,6 @@ import { Table } from './tables.js';
 export interface OpenCode {
   readonly kind: 'invitation' | 'enrolment';
   readonly codeId: string;
-  /** Whom it is for. */
   readonly whom: string;
   readonly issued_by: string | null;
   readonly expires_at: string;

@@ -47,13 +47,11 @@ export class PasskeyPrompts {
     private readonly environment: Environment,
   ) {}
 
-  /** Renders the field for a new passkey. */
   async renderRegistration(request: Request, owner: PasskeyOwner): Promise<VNode> {
     this.refuseOtherOrigin(request);
     return <PasskeyField name="new_passkey" options={await this.passkeys.createPasskeyOptions(owner)} />;
   }
 
-  /** Renders the field for the proof. */
   async renderProof(request: Request, kind: AnswerKind, owner: PasskeyOwner): Promise<VNode> {
     this.refuseOtherOrigin(request);
     return <PasskeyField name="passkey" options={await this.passkeys.createAnswerOptions(kind, owner)} />;

@@ -52,7 +52,6 @@ export interface ResourceType<Resource, Issued extends Resource = Resource> {
   readonly address: string;
   readonly title: string;
   readonly noun: string;
-  /** The scope of its routes. */
   readonly scope: OperatorScope;
   readonly routes: (api: AdminRoutes) => ResourceRoutes<Resource, Issued>;
   readonly filters: readonly FieldProps[];
@@ -66,7 +65,6 @@ export interface ResourceType<Resource, Issued extends Resource = Resource> {
   readonly actions: Readonly<Record<string, Action<Resource>>>;
   /** The titles of actions on its parts, by their names in the address of the page that follows. */
   readonly partActions?: Readonly<Record<string, string>>;
-  /** The bulk action. */
   readonly bulk?: BulkAction<Resource>;
   readonly nameLabel: string;
   /** The filter of the list by which its rows are grouped. */
@@ -84,7 +82,6 @@ export interface Description {
   readonly more?: VNode;
 }
 
-/** @returns the address of the page of a resource */
 export function toAddressOf<Resource>({ address, toId }: ResourceType<Resource>, resource: Resource): string {
   return `${address}/${toId(resource)}`;
 }

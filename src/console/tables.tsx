@@ -12,7 +12,6 @@ export interface RowGroup {
 
 export type Cells = readonly ComponentChildren[];
 
-/** A column by which the list can be sorted. */
 interface SortedColumn {
   readonly text: string;
   /** The address of the list, sorted by this column or in the opposite direction. */

@@ -103,7 +103,6 @@ export async function apply(client: AdminClient, request: ApplyRequest): Promise
   return addSummary(await carryOutPlan(plan(), options, createStore(client)));
 }
 
-/** Whether the whole text is an app key. */
 function isAppKey(text: string): boolean {
   const [found] = findKeys(text);
   return found?.kind === 'app' && found.key === text;

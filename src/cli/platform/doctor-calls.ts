@@ -102,7 +102,6 @@ async function readIfAllowed<Body>(
   return read?.catch(() => undefined);
 }
 
-/** @returns undefined when the service is ready */
 export async function findUnreadyService(url: string): Promise<PlatformFinding | undefined> {
   const { status, body, error } = await ask(`${url}/health`);
   if (status === 200) return undefined;

@@ -47,7 +47,6 @@ export function changesRights({ action, scopes, for_users }: PlanReport['pairs']
   return action !== 'issue' && (scopes !== undefined || for_users !== undefined);
 }
 
-/** The parts of the report on scopes, subscriptions and pairs for users. */
 function listRightsParts({ dry_run: isPlan, pairs, subscriptions }: PlanReport): string[] {
   const scoped = pairs.filter(({ action, scopes }) => action !== 'issue' && scopes !== undefined);
   const users = pairs.filter(({ action, for_users }) => action !== 'issue' && for_users !== undefined);

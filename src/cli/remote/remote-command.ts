@@ -178,7 +178,6 @@ export function getServiceUrl(command: Command, { AUTH_URL, INTERNAL_PORT, PORT 
   return readOptions(command).url ?? AUTH_URL ?? `http://127.0.0.1:${INTERNAL_PORT ?? PORT ?? DEFAULT_PORT}`;
 }
 
-/** @returns the variables of this process, with the admin key */
 export function readRemoteVariables(): Variables {
   return readSecretFiles(readVariables(), ['ADMIN_API_KEY']);
 }

@@ -18,7 +18,6 @@ export function readChain({ act, revisions }: Partial<DelegatedClaims>): Delegat
   return first && [first, ...earlier];
 }
 
-/** @returns the claim `act` of a chain */
 export function toAct([link, ...earlier]: Delegation['chain']): ActClaim {
   const [next, ...rest] = earlier;
   return { sub: link.service, client_id: link.appId, ...(next && { act: toAct([next, ...rest]) }) };

@@ -52,7 +52,6 @@ export const secret = z
   )
   .meta({ bounds: 'at least 32 bytes, no placeholder' });
 
-/** A text that fits a header. */
 export const HEADER_VALUE = /^[\x21-\x7e]+$/;
 export const headerSecret = secret.regex(HEADER_VALUE, 'must be printable ASCII without blanks, to fit a header');
 

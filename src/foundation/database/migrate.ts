@@ -154,7 +154,6 @@ async function retryWhile<Result>(
 }
 
 export interface SchemaState {
-  /** Migrations that have not run in the database. */
   readonly pending: string[];
   /** Migrations that this version does not know, because a newer version migrated the database. */
   readonly unknown: string[];

@@ -2,7 +2,6 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 export const READ_SCHEMA = 'SELECT quote_ident(current_schema()) AS schema';
 
-/** A migration in SQL. */
 export abstract class SqlMigration implements MigrationInterface {
   /**
    * @param schema its quoted name: functions of triggers qualify their tables, because restores and logical replication
