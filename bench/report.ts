@@ -31,7 +31,7 @@ const LEGEND: readonly (readonly [string, string])[] = [
   ['by CPU', 'the ratio of CPU per answer, which other work on the machine disturbs less than requests per second'],
 ];
 
-export interface Report {
+interface Report {
   readonly results: Results;
   readonly targets: readonly JudgedTarget[];
   /** Why verifiers in Python were not measured. */

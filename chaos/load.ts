@@ -24,7 +24,7 @@ const VERDICTS: readonly Answer['status'][] = [200, 401, 403];
 
 const problem = z.object({ code: z.string() });
 
-export class LoadGivenUpError extends Error {
+class LoadGivenUpError extends Error {
   override readonly name = 'LoadGivenUpError';
 
   constructor() {
@@ -37,7 +37,7 @@ export interface LoadRequest extends Request {
   readonly from?: string | undefined;
 }
 
-export interface Targets {
+interface Targets {
   readonly balancer: string | undefined;
   readonly replicas: readonly string[];
 }

@@ -6,7 +6,7 @@ import { MAX_GROWTH_MEGABYTES, type MemoryWatch } from './service.js';
 const PROGRESS_INTERVAL_MS = 5_000;
 
 /** What is wrong, or undefined, by the name of what was judged. */
-export type Verdicts = ReadonlyMap<string, string | undefined>;
+type Verdicts = ReadonlyMap<string, string | undefined>;
 
 interface Totals {
   readonly seed: number;

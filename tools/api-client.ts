@@ -11,7 +11,7 @@ export interface Person {
   readonly password: string;
 }
 
-export type User = z.output<typeof user>;
+type User = z.output<typeof user>;
 export type TokenPair = z.output<typeof tokenPair>;
 export type Household = z.output<typeof household>;
 export type NodeCredential = z.output<typeof nodeCredential>;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-export interface Repetition {
+interface Repetition {
   readonly maxCalls?: number;
   readonly pauseMs?: number;
 }

@@ -1,4 +1,4 @@
-export type Cell = string | number;
+type Cell = string | number;
 
 /** Prints rows as a Markdown table; the first column is text, the others are figures. */
 export function printTable(head: readonly string[], rows: readonly (readonly Cell[])[]): void {

@@ -9,7 +9,7 @@ import { verifySessionEverywhere } from './verifiers.js';
 const RETRY_INTERVAL_MS = 100;
 const claims = z.object({ sid: z.string() });
 
-export interface Tokens {
+interface Tokens {
   readonly accessToken: string;
   readonly refreshToken: string;
 }

@@ -5,7 +5,7 @@ import { ROOT } from './paths.js';
 
 const run = promisify(execFile);
 
-export interface ChildOptions {
+interface ChildOptions {
   readonly cleanup: Cleanup;
   readonly timeoutMs: number;
   readonly variables?: Readonly<Record<string, string>>;

@@ -5,7 +5,7 @@ export const USER = { email: 'alice@example.org', password: 'correct horse batte
 export const NEIGHBOUR = { email: 'bob@example.org', password: 'another horse battery' };
 export const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
 
-export interface Started {
+interface Started {
   /** Addresses by the name of the service. */
   readonly urls: Readonly<Record<string, string>>;
   /** Relative to the root of the project. */

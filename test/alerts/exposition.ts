@@ -1,5 +1,5 @@
 /** One series with its value, as a scrape shows it. */
-export interface Sample {
+interface Sample {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly value: string;

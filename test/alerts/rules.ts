@@ -28,10 +28,9 @@ const rulesSchema = z.object({
 });
 
 export const RULES = rulesSchema.parse(parse(readFileSync(RULES_FILE, 'utf8'))).groups.flatMap(({ rules }) => rules);
-export type Rule = (typeof RULES)[number];
 
 /** The values of a series, in the notation of promtool. */
-export type Values = ReadonlyMap<string, string>;
+type Values = ReadonlyMap<string, string>;
 
 /** Every series keeps its value. */
 export function constant(samples: Exposition): Map<string, string> {

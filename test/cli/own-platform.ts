@@ -39,7 +39,7 @@ interface RawService {
   urls?: Record<string, string>;
   events?: string[];
 }
-export interface RawMap {
+interface RawMap {
   services: Record<string, RawService>;
   nodes?: { targets: string[] };
 }

@@ -16,7 +16,7 @@ const MODULE = 'k8s.io/kubernetes';
 const VERSION = 'v1.36.3';
 const START_TIMEOUT_MS = 120_000;
 
-export interface Answer {
+interface Answer {
   readonly status: number;
   readonly body: unknown;
 }

@@ -9,7 +9,7 @@ import { isResponding } from '../../tools/server-process.js';
 
 const CONFIGURATIONS = 'deploy/gateways';
 
-export interface Setting {
+interface Setting {
   readonly cleanup: Cleanup;
   /** For the files of the programs. */
   readonly folder: string;

@@ -26,7 +26,7 @@ export const ROUTES = {
   '/images': ['app', 'images:write'],
 } as const;
 
-export interface Expected {
+interface Expected {
   readonly status: number;
   readonly code?: string;
 }

@@ -22,7 +22,7 @@ export interface Library {
   readonly isStrict: boolean;
 }
 
-export interface Libraries {
+interface Libraries {
   /** They verify access tokens, at `/`. */
   readonly verifiers: readonly Library[];
   /** They exchange access tokens, at `/`; Spring does both, and exchanges at `/exchanged`. */

@@ -1,6 +1,6 @@
 import { Agent, request, type OutgoingHttpHeaders } from 'node:http';
 
-export interface Call {
+interface Call {
   readonly method?: string;
   readonly headers?: OutgoingHttpHeaders;
   readonly body?: object;

@@ -14,7 +14,7 @@ const PROGRAM = fromRoot('dist/service/platform-auth.js');
 /** Matches what a command prints while it waits on a slow machine. */
 const PROGRESS = /^(… \d+ (lines )?so far|(Waiting for|Reading|Writing|Calling|Bringing|Another init) .* …)\n/gm;
 
-export interface Run {
+interface Run {
   /** Null when a signal ended it. */
   readonly code: number | null;
   readonly stdout: string;

@@ -2,7 +2,7 @@ import type { Response } from 'supertest';
 import { problems, toProblemType } from '../../src/foundation/problems/problems.js';
 
 /** The limit that a 429 reports. */
-export interface Throttled {
+interface Throttled {
   readonly policy: string;
   readonly points: number;
   readonly windowSeconds: number;

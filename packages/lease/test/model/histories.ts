@@ -32,7 +32,7 @@ const ACTS = [
   'revoke pair',
   'narrow pair',
 ] as const;
-export type Act = (typeof ACTS)[number];
+type Act = (typeof ACTS)[number];
 
 export interface Step {
   readonly afterMs: number;

@@ -9,7 +9,7 @@ const ANNOUNCED_MS = 30_000;
 const NONE = -1;
 
 /** What a world was, for a verifier in another language: clients/conformance/README.md says what each number means. */
-export interface Recording {
+interface Recording {
   readonly leases: readonly number[];
   readonly rates: readonly number[];
   readonly grace: number;

@@ -18,7 +18,7 @@ import type { Mistake } from './mistakes.js';
 import { Process } from './process.js';
 
 /** A token of a user, with the chain of a delegated one. */
-export type Passed = Omit<DelegatedToken, 'chain'> & Partial<DelegatedToken>;
+type Passed = Omit<DelegatedToken, 'chain'> & Partial<DelegatedToken>;
 
 export class VerifierProcess extends Process implements Transport {
   verifier!: VerifierCore;
