@@ -3,7 +3,7 @@ import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { MaxLength } from 'class-validator';
 import type { Request } from 'express';
 import { MAX_EVENT_CURSOR_LENGTH } from '../../domain/events/event-cursor.js';
-import { EventFeed, type Batch, type ReadEvent } from '../../domain/events/event-feed.js';
+import { EventFeed, MAX_EVENTS, type Batch, type ReadEvent } from '../../domain/events/event-feed.js';
 import {
   EVENT_TYPES,
   SUBJECT_KINDS,
@@ -21,7 +21,6 @@ import { EXAMPLES } from '../../foundation/common/names.js';
 import { problems } from '../../foundation/problems/problems.js';
 
 const DEFAULT_LIMIT = 100;
-const MAX_LIMIT = 500;
 const MAX_WAIT_SECONDS = 20;
 const CURSOR = '7.3.0.9f86d081884c7d659a2feaa0c55ad015.7391402938271-00000001-0';
 
@@ -43,7 +42,7 @@ class ReadEventsRequest {
   )
   consumer!: string;
 
-  @WholeNumberField(1, MAX_LIMIT, `default ${DEFAULT_LIMIT}`, DEFAULT_LIMIT)
+  @WholeNumberField(1, MAX_EVENTS, `default ${DEFAULT_LIMIT}`, DEFAULT_LIMIT)
   limit: number = DEFAULT_LIMIT;
 
   @WholeNumberField(0, MAX_WAIT_SECONDS, 'how long to wait for events when there are none; default 0', 0)
@@ -82,7 +81,7 @@ class EventResponse {
 }
 
 class EventsResponse {
-  @ApiProperty({ type: [EventResponse], maxItems: MAX_LIMIT }) events!: EventResponse[];
+  @ApiProperty({ type: [EventResponse], maxItems: MAX_EVENTS }) events!: EventResponse[];
   @ApiProperty({ description: 'there are more events: ask again at once', example: false }) more!: boolean;
 
   @ApiProperty({

@@ -23,12 +23,15 @@ import {
 import { EventWaits } from './event-waits.js';
 import type { EventType } from './event-types.js';
 
+/** The greatest limit of a poll. */
+export const MAX_EVENTS = 500;
+
 /**
  * Builds the statement that reads what a service may read after a position; each parameter is an SQL expression. It is one
  * statement, so that a purge beside it cannot hide events. Each type reads its own part of the index: it compares rows,
  * because with `type = …` PostgreSQL drops the type from the order, and may pass over the events of all other types by the
- * primary key (seconds after a month of logins). It is not prepared, because a generic plan would not know how few events
- * are read.
+ * primary key (seconds after a month of logins). The greatest limit stands in a subquery of its own, because the plan of a
+ * prepared statement cannot know how few events `limit` is.
  */
 const buildRead = (types: string, seal: string, number: string, limit: string): string => `SELECT
     EXISTS (SELECT FROM event_purges AS purge
@@ -39,10 +42,10 @@ const buildRead = (types: string, seal: string, number: string, limit: string): 
         'time', next.time, 'subject', next.subject, 'data', next.data, 'mark', ${SEAL_MARK})
         ORDER BY next.seal, next.number) FROM (
       SELECT found.* FROM unnest(${types}) AS wanted (type)
-      CROSS JOIN LATERAL (
+      CROSS JOIN LATERAL (SELECT * FROM (
         SELECT seal, number, id, type, time, subject, data FROM events
         WHERE (type, seal, number) > (wanted.type, ${seal}, ${number}) AND type <= wanted.type
-        ORDER BY type, seal, number LIMIT ${limit}) AS found
+        ORDER BY type, seal, number LIMIT ${MAX_EVENTS + 1}) AS bounded LIMIT ${limit}) AS found
       ORDER BY found.seal, found.number LIMIT ${limit}) AS next
     JOIN audit_seals ON audit_seals.number = next.seal), '[]') AS events
   FROM event_position AS copied`;
@@ -54,7 +57,9 @@ const READ = buildRead('$1::text[]', '$2::bigint', '$3::integer', '$4::integer')
  * it hands back, `$7`: limit. The stored position needs no proof once its seal was folded. Skips a locked row, because
  * polls that wait for a lock would keep their connections and exhaust the pool.
  */
-const HOLD_AND_READ = `WITH held AS (
+export const HOLD_AND_READ = {
+  name: 'events_hold_and_read',
+  text: `WITH held AS (
     UPDATE event_subscriptions AS held SET consumer = $2, polled_at = clock_timestamp()
     WHERE service = (SELECT service FROM event_subscriptions WHERE service = $1
       AND (consumer IS NULL OR consumer = $2 OR polled_at < clock_timestamp() - make_interval(secs => $3))
@@ -67,7 +72,8 @@ const HOLD_AND_READ = `WITH held AS (
   SELECT types, held.seal::float8, number, generation, origin, present, "isSealKnown",
     "isPurged", copied, "copiedMark", events
   FROM held CROSS JOIN LATERAL (
-    ${buildRead('held.types', 'COALESCE($4::bigint, held.seal)', 'COALESCE($5::integer, held.number)', '$7::integer')}) AS read`;
+    ${buildRead('held.types', 'COALESCE($4::bigint, held.seal)', 'COALESCE($5::integer, held.number)', '$7::integer')}) AS read`,
+};
 /** `$1` to `$3` as for {@link HOLD_AND_READ}. A consumer that holds the subscription itself met a lock, which ends soon. */
 const FIND_HOLDER = `SELECT CASE WHEN consumer <> $2
     THEN ceil($3 - extract(epoch FROM clock_timestamp() - polled_at))::integer ELSE 1 END AS seconds
@@ -185,7 +191,7 @@ export class EventFeed {
     const cursor = after === undefined ? undefined : parseEventCursor(after);
     const hold = [service, consumer, this.environment.eventHoldSeconds];
     const values = [...hold, cursor?.seal, cursor?.number, cursor?.mark, limit + 1];
-    const [held] = await this.dataSource.query<Held[]>(HOLD_AND_READ, values);
+    const held = await this.database.row<Held>(HOLD_AND_READ, values);
     if (!held) throw await this.findRefusal(hold);
     const from = after === undefined ? getStored(held) : judgeCursor(cursor, held);
     if (cursor && from === cursor) await this.acknowledge(poll, held, cursor);

@@ -1,4 +1,5 @@
 import { DataSource } from 'typeorm';
+import { HOLD_AND_READ } from '../../../src/domain/events/event-feed.js';
 import { MEASURE_LAG } from '../../../src/domain/events/event-lag.js';
 import { PurgeJob } from '../../../src/domain/maintenance/jobs.js';
 import { EventWaits } from '../../../src/domain/events/event-waits.js';
@@ -82,16 +83,16 @@ describe('POST /internal/events', () => {
     await query(`INSERT INTO events (seal, number, id, type, time, subject, data)
       SELECT i / 5, 1000 + i % 5, gen_random_uuid(), 'planted', now(), 'planted', '{}' FROM generate_series(1, 20000) i`);
     await query('ANALYZE events');
-    const spy = jest.spyOn(DataSource.prototype, 'query');
-    await subscriber.read();
-    const read = spy.mock.calls.find(([sql]) => sql.includes('json_agg'))!;
-    spy.mockRestore();
-    for (const [sql, values] of [read, [MEASURE_LAG]]) {
-      const plan = await query<{ 'QUERY PLAN': string }>(`EXPLAIN ${sql}`, values as unknown[] | undefined);
-      const scans = plan.map((row) => row['QUERY PLAN']).filter((line) => / on events\b/.test(line));
+    const prepare = `PREPARE poll AS ${HOLD_AND_READ.text}`;
+    const client = await openTransaction(app.database, `SET LOCAL plan_cache_mode = force_generic_plan; ${prepare}`);
+    const poll = `EXECUTE poll ('${subscriber.name}', '${subscriber.consumer}', 30, NULL, NULL, NULL, 101)`;
+    for (const statement of [poll, MEASURE_LAG]) {
+      const { rows } = await client.query<{ 'QUERY PLAN': string }>(`EXPLAIN ${statement}`);
+      const scans = rows.map((row) => row['QUERY PLAN']).filter((line) => / on events\b/.test(line));
       expect(scans).not.toEqual([]);
       for (const scan of scans) expect(scan).toContain('events_type_idx');
     }
+    await client.end();
     await query(`DELETE FROM events WHERE subject = 'planted'`);
   });
 
