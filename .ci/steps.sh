@@ -157,5 +157,5 @@ finish() {
     cat "$work/flaky"
     echo "$(wc -l <"$work/flaky") flaky: failed beside other steps, and passed alone"
   fi
-  awk '{ p += $1; f += $2; k += $3 } END { printf "%d passed, %d failed, %d skipped\n", p, f, k; exit !(p > 0 && f == 0) }' "$work/counts"
+  awk '{ p += $1; f += $2; k += $3 } END { printf "%d skipped\n%d passed, %d failed\n", k, p, f; exit !(p > 0 && f == 0) }' "$work/counts"
 }
