@@ -27,6 +27,8 @@ export async function serveWorker(stopTracing?: StopTracing): Promise<void> {
     const { serveApp } = await import('./serve-app.js');
     const environment = readWorkerEnvironment();
     installLastResort(environment);
+    const { answerPrimary } = await import('../foundation/metrics/metrics-server.js');
+    if (environment.metricsPort !== undefined) answerPrimary([]);
     const watch = watchStart(environment);
     await watch.limit(serveApp(environment, watch, stopTracing));
   });

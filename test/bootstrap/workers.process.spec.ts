@@ -5,6 +5,7 @@ import { eventually } from '../../tools/eventually.js';
 import { isAlive } from '../support/first-run-folder.js';
 import { Scrape } from '../support/scrape.js';
 import { claimPort } from '../../tools/claim-port.js';
+import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, VARIABLES, withSettings } from '../support/settings.js';
 import { useTestDatabase } from '../support/test-database.js';
@@ -133,6 +134,28 @@ describe('several workers on one port', () => {
       await eventually('all others are answered', () => answered >= CALLERS - 1);
       expect(await service.stop()).toBe(1);
       await eventually('the paused one is gone', () => !isAlive(paused));
+    });
+  });
+
+  describe('two of them, without a database', () => {
+    let proxy: TcpProxy;
+
+    beforeAll(async () => {
+      proxy = await TcpProxy.before(database.url);
+      await start(2, { DATABASE_URL: proxy.url });
+    }, START_MS);
+    afterAll(async () => {
+      await endAll();
+      await proxy.close();
+    });
+
+    it('still show their metrics while one of them waits for the database', async () => {
+      await proxy.close();
+      process.kill(service.children[0]!, 'SIGKILL');
+      await eventually('the other one is shown alone', () => areUp(1, 1));
+      expect((await scrape()).value('database_up')).toBe(0);
+      await proxy.open();
+      await eventually('both are up', () => areUp(2, 1));
     });
   });
 

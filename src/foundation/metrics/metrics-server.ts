@@ -61,6 +61,16 @@ export class MetricsEndpoint {
   }
 }
 
+/**
+ * Answers the primary, which sends its question to each worker. Called with none before a worker waits for its database,
+ * because one worker without an answer fails the whole scrape.
+ */
+export function answerPrimary(registries: Registry[]): void {
+  AggregatorRegistry.setRegistries(registries);
+  // The constructor installs the listener, once.
+  new AggregatorRegistry();
+}
+
 /** Serves `/metrics` on `METRICS_PORT` of `METRICS_HOST`. A worker sends its metrics to the primary instead, which has the port. */
 @Injectable()
 export class MetricsServer implements OnApplicationBootstrap, OnApplicationShutdown {
@@ -80,13 +90,8 @@ export class MetricsServer implements OnApplicationBootstrap, OnApplicationShutd
     const { metricsPort: port, metricsHost: host, isWorker } = this.environment;
     if (port === undefined) return;
     const { registry } = this.metrics;
-    if (isWorker) {
-      AggregatorRegistry.setRegistries([registry]);
-      // The constructor installs the listener that answers the primary.
-      new AggregatorRegistry();
-    } else {
-      this.endpoint = await MetricsEndpoint.open({ port, host, log: this.log, read: () => registry.metrics() });
-    }
+    if (isWorker) answerPrimary([registry]);
+    else this.endpoint = await MetricsEndpoint.open({ port, host, log: this.log, read: () => registry.metrics() });
   }
 
   async onApplicationShutdown(): Promise<void> {
