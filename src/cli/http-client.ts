@@ -201,6 +201,11 @@ function adviseOn({ status, retryAfter }: Answer, { code, scopes = [] }: Problem
   return '';
 }
 
+/** @param parts ids, which may hold any characters, and words */
+export function joinPath(base: string, ...parts: readonly string[]): string {
+  return [base, ...parts.map(encodeURIComponent)].join('/');
+}
+
 /** @throws {CommandFailedError} when a text is not a URL to which a path can be appended */
 export function parseBaseUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;

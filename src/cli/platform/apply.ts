@@ -3,6 +3,7 @@
 // if it is the one that the plan saw.
 import { dirname } from 'node:path';
 import * as z from 'zod';
+import { joinPath } from '../http-client.js';
 import { formatPair } from '../credential-state.js';
 import { changesRights } from './plan-report.js';
 import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
@@ -240,6 +241,6 @@ function createStore(client: AdminClient): CredentialStore {
       return client.requireShape(newKey, answer).app_key;
     },
     revoke: (ids) => revokeKeys(client, PATH, ids),
-    subscribe: (service, types) => client.put(`${SUBSCRIPTIONS}/${encodeURIComponent(service)}`, { types }),
+    subscribe: (service, types) => client.put(joinPath(SUBSCRIPTIONS, service), { types }),
   };
 }

@@ -7,7 +7,7 @@ import { HEADER_VALUE } from '../../foundation/config/variable-kinds.js';
 import { computeDigest } from '../../foundation/crypto/secret.js';
 import { formatPair, isOverlapOpen } from '../credential-state.js';
 import { describeCause } from '../failures.js';
-import { isFailure, readErrorCode, readJson, sendRequest, type HttpRequest } from '../http-client.js';
+import { isFailure, joinPath, readErrorCode, readJson, sendRequest, type HttpRequest } from '../http-client.js';
 import { AdminClient, type Query } from '../remote/admin-client.js';
 import { identifyKeys } from '../remote/leaked.command.js';
 import { formatPlace } from './doctor-keys.js';
@@ -244,7 +244,7 @@ export async function checkNodes(client: AdminClient | undefined, plan: Plan): P
     }
     const outside = names.find((name) => !targets.includes(name));
     if (outside === undefined) continue;
-    const path = `/nodes/${encodeURIComponent(node_id)}/explain`;
+    const path = joinPath('/nodes', node_id, 'explain');
     const explained = await readIfAllowed(client, explanation, path, { target: outside });
     if (explained?.accepted_now === true)
       found.push(broken(where, `${outside} would accept ${node_id}.`, `Restart ${OWN_NAME} with its present version.`));

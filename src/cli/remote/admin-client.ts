@@ -7,6 +7,7 @@ import type { NodePair } from './node-config-file.js';
 import {
   callService,
   isFailure,
+  joinPath,
   parseBaseUrl,
   readProblem,
   toServiceError,
@@ -230,7 +231,7 @@ export class Names {
 
   private async lookUp({ type, id }: Reference): Promise<void> {
     const path = type === 'user' || type === 'household' ? PATHS[type] : KEY_KINDS[type].path;
-    const view = await this.client.find<View>(`${path}/${encodeURIComponent(id)}`);
+    const view = await this.client.find<View>(joinPath(path, id));
     this.known.set(id, (view && toName(type, view)) ?? id);
   }
 }

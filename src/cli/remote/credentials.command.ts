@@ -4,6 +4,7 @@ import { Option, type Command } from 'commander';
 import { isId } from '../../foundation/common/ids.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS, MAX_REVOKED_KEYS } from '../../foundation/config/limits.js';
+import { joinPath } from '../http-client.js';
 import { createNumberParser, parseDuration } from '../command-options.js';
 import { isExpiring } from '../credential-state.js';
 import { CommandFailedError, addYes, createConfirm } from '../terminal.js';
@@ -55,7 +56,7 @@ function toMomentColour(name: string, value: unknown): Colour | undefined {
 
 export function addShow(group: Command, { name, idField, path }: CredentialType): void {
   addRemote(group, `show <${idField}>`, `Show one ${name.toLowerCase()}.`, EXAMPLES.id).answer(
-    async (client, id: string) => client.get<object>(`${path}/${encodeURIComponent(id)}`),
+    async (client, id: string) => client.get<object>(joinPath(path, id)),
     (found) => formatItem(found),
   );
 }
@@ -76,7 +77,7 @@ export function addUpdate(
         command.error(`error: nothing to change: give ${choice}`);
       }
       const id = (await named?.findId(client, name)) ?? name;
-      return client.patch<object>(`${path}/${encodeURIComponent(id)}`, change);
+      return client.patch<object>(joinPath(path, id), change);
     },
     (changed) => formatItem(changed),
   );
@@ -102,7 +103,7 @@ export function addRevoke(group: Command, credential: CredentialType): Command {
           await names.learn([{ type, id }]);
           return `This revokes the ${name.toLowerCase()} ${replaceControlCharacters(names.get(id))} permanently.`;
         });
-        await client.delete(`${path}/${encodeURIComponent(id)}`);
+        await client.delete(joinPath(path, id));
         return { [idField]: id, revoked: true };
       },
       ({ revoked }, id) =>
@@ -163,7 +164,7 @@ export async function rotateKey<View>(
   const body = overlapHours === undefined ? undefined : { overlap_hours: overlapHours };
   const advice =
     'Run this again: a new key made by the lost call is not shown. The old one is valid until the overlap ends, if there is one.';
-  return client.post<View>(`${path}/${encodeURIComponent(id)}/rotate`, body, advice);
+  return client.post<View>(joinPath(path, id, 'rotate'), body, advice);
 }
 
 /** The types whose new keys are printed once. */
@@ -197,7 +198,7 @@ export function addRotate(group: Command, credential: IssuedType, example: strin
       async (client, name: string, { overlapHours, finish }: Rotation): Promise<FinishedRotation | IssuedKey> => {
         const id = (await named?.findId(client, name)) ?? name;
         if (!finish) return rotateKey<IssuedKey>(client, credential, id, overlapHours);
-        await client.post(`${path}/${encodeURIComponent(id)}/finish-rotation`, undefined, IDEMPOTENT_ADVICE);
+        await client.post(joinPath(path, id, 'finish-rotation'), undefined, IDEMPOTENT_ADVICE);
         return { finished: true };
       },
       (answer) =>

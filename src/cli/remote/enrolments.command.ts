@@ -3,7 +3,7 @@ import { InvalidArgumentError, type Command } from 'commander';
 import type { IssuedEnrolmentResponse, NodeEnrolmentResponse } from '../../api/admin/enrolments.admin.controller.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { parseDuration, parseTargets, parseUuid, TARGETS } from '../command-options.js';
-import { isPassing } from '../http-client.js';
+import { isPassing, joinPath } from '../http-client.js';
 import { CommandFailedError, print, say } from '../terminal.js';
 import type { AdminClient } from './admin-client.js';
 import { findNewHousehold, type NewNode } from './node-keys.js';
@@ -25,7 +25,7 @@ export function addEnrolmentCommands(nodes: Command): void {
   const description = 'Cancel an enrolment: its code is unknown from now on.';
   addRemote(nodes, 'cancel-enrolment <enrolment_id>', description, EXAMPLES.id).answer(
     async (client, id: string) => {
-      await client.delete(`${ENROLMENTS}/${encodeURIComponent(id)}`);
+      await client.delete(joinPath(ENROLMENTS, id));
       return { enrolment_id: id, cancelled: true };
     },
     (_result, id) => `Enrolment ${id} is cancelled.`,
@@ -66,7 +66,7 @@ async function describeCode({ code, expires_at, enrolment_id }: IssuedEnrolmentR
  * @throws {CommandFailedError} when the code has ended unused
  */
 async function awaitNode(client: AdminClient, issued: NodeEnrolmentResponse) {
-  const path = `${ENROLMENTS}/${encodeURIComponent(issued.enrolment_id)}`;
+  const path = joinPath(ENROLMENTS, issued.enrolment_id);
   let enrolment = issued;
   for (let isFirst = true; enrolment.state === 'open'; isFirst = false) {
     showTimeLeft(issued.expires_at, isFirst);

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { EventSubscriptionResponse } from '../../api/admin/event-subscriptions.admin.controller.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
+import { joinPath } from '../http-client.js';
 import { addCommand, createNumberParser, NEEDS_ADMIN_KEY, parsePast } from '../command-options.js';
 import { formatTable } from '../tables.js';
 import { addYes, createConfirm } from '../terminal.js';
@@ -45,7 +46,7 @@ function addTail(events: Command): void {
     .option('--limit <number>', 'maximum number of events', createNumberParser(1, MAX_LISTED), MAX_LISTED)
     .answer(
       async (client, service: string, { limit }: { limit: number }) =>
-        client.get<UnreadEvents>(`${toPath(service)}/events`, { limit: String(limit) }),
+        client.get<UnreadEvents>(joinPath(PATH, service, 'events'), { limit: String(limit) }),
       ({ items }) => formatTable(EVENT_COLUMNS, items, { drop: ['time'] }),
     );
 }
@@ -56,8 +57,8 @@ function addRewind(events: Command): void {
     .option('--to <moment>', 'what happened since this moment; without it, all events that are kept', parsePast)
     .answer(
       async (client, service: string, { to }: { to?: string }) => {
-        await client.post(`${toPath(service)}/rewind`, { to });
-        const { unread, oldest_unread } = await client.get<EventSubscriptionResponse>(toPath(service));
+        await client.post(joinPath(PATH, service, 'rewind'), { to });
+        const { unread, oldest_unread } = await client.get<EventSubscriptionResponse>(joinPath(PATH, service));
         return { service, rewound: true, unread, oldest_unread };
       },
       ({ oldest_unread: oldest }, service, { to }) => {
@@ -74,11 +75,11 @@ function addSkip(events: Command): void {
     .option('--every', 'pass over all events that it has not acknowledged', false)
     .answer(
       async (client, service: string, { every }: { every: boolean }, command: Command) => {
-        const { oldest_unread: oldest } = await client.get<EventSubscriptionResponse>(toPath(service));
+        const { oldest_unread: oldest } = await client.get<EventSubscriptionResponse>(joinPath(PATH, service));
         if (!oldest) return { service, skipped: false, oldest_unread: null };
         const lost = every ? `any event so far, from ${describeEvent(oldest)} on` : describeEvent(oldest);
         await createConfirm(command)(`${service} then does not get ${lost}.`);
-        await client.post(`${toPath(service)}/skip`, { all: every });
+        await client.post(joinPath(PATH, service, 'skip'), { all: every });
         return { service, skipped: true, oldest_unread: oldest };
       },
       ({ oldest_unread: oldest }, service, { every }) => {
@@ -91,5 +92,3 @@ function addSkip(events: Command): void {
 function describeEvent({ type, subject, time }: NonNullable<EventSubscriptionResponse['oldest_unread']>): string {
   return `${type} ${subject} of ${time}`;
 }
-
-const toPath = (service: string): string => `${PATH}/${encodeURIComponent(service)}`;

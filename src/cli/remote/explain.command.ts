@@ -2,6 +2,7 @@ import { Option, type Command } from 'commander';
 import { isId } from '../../foundation/common/ids.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { MAX_DELEGATION_LINKS } from '../../foundation/config/limits.js';
+import { joinPath } from '../http-client.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
 import { replaceControlCharacters } from '../tables.js';
 import { CommandFailedError } from '../terminal.js';
@@ -134,12 +135,12 @@ function createReason(code: string, detail: string): Reason {
 
 async function findUser(client: AdminClient, user: string): Promise<AdminUserResponse | undefined> {
   if (user.includes('@')) return findUserByEmail(client, user);
-  return client.find<AdminUserResponse>(`/users/${encodeURIComponent(user)}`);
+  return client.find<AdminUserResponse>(joinPath('/users', user));
 }
 
 async function countLiveSessions(client: AdminClient, id: string): Promise<number> {
   const now = new Date().toISOString();
-  const sessions = await client.list<SessionResponse>(`/users/${encodeURIComponent(id)}/sessions`);
+  const sessions = await client.list<SessionResponse>(joinPath('/users', id, 'sessions'));
   const isLive = ({ ended_at, expires_at, absolute_expires_at }: SessionResponse): boolean =>
     ended_at === null && expires_at > now && absolute_expires_at > now;
   return sessions.filter(isLive).length;

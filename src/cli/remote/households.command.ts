@@ -4,6 +4,7 @@ import type {
   AdminHouseholdResponse,
 } from '../../api/admin/households.admin.controller.js';
 import { EXAMPLES, type HouseholdRole } from '../../foundation/common/names.js';
+import { joinPath } from '../http-client.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
 import { addYes, createConfirm } from '../terminal.js';
@@ -53,7 +54,7 @@ function addShow(households: Command): void {
   addRemote(households, 'show <household_id>', 'Show one household with its members.', EXAMPLES.householdId).answer(
     async (client, id: string): Promise<HouseholdDetails> => {
       const household = await findHousehold(client, id);
-      return { ...household, people: await client.list(`${toPath(id)}/members`) };
+      return { ...household, people: await client.list(joinPath(PATH, id, 'members')) };
     },
     ({ people, ...household }) =>
       `${formatItem(household)}\n\n${formatTable(MEMBER_COLUMNS, people, { drop: ['is_active', 'since'] })}`,
@@ -63,7 +64,7 @@ function addShow(households: Command): void {
 function addRename(households: Command): void {
   const example = `${EXAMPLES.householdId} home`;
   addRemote(households, 'rename <household_id> <name>', 'Give a household a name.', example).answer(
-    async (client, id: string, name: string) => client.patch<AdminHouseholdResponse>(toPath(id), { name }),
+    async (client, id: string, name: string) => client.patch<AdminHouseholdResponse>(joinPath(PATH, id), { name }),
     ({ id, name }) => `Household ${id} has the name ${name} now.`,
   );
 }
@@ -75,7 +76,7 @@ function addDelete(households: Command): void {
     .answer(
       async (client, id: string, { revokeNodes }: { revokeNodes: boolean }, command: Command) => {
         await createConfirm(command)(() => describeDeletion(client, id, revokeNodes));
-        await client.delete(`${toPath(id)}${revokeNodes ? '?revoke_nodes=true' : ''}`);
+        await client.delete(`${joinPath(PATH, id)}${revokeNodes ? '?revoke_nodes=true' : ''}`);
         return { id, deleted: true };
       },
       (_result, id) => `Household ${id} is deleted.`,
@@ -97,7 +98,7 @@ function addMember(households: Command): void {
     .answer(
       async (client, id: string, user: string, { role }: { role: HouseholdRole }) => {
         const member = { user_id: await findUserId(client, user), role };
-        return client.post<AdminHouseholdMemberResponse>(`${toPath(id)}/members`, member, LOST_ADDITION);
+        return client.post<AdminHouseholdMemberResponse>(joinPath(PATH, id, 'members'), member, LOST_ADDITION);
       },
       ({ email, role }, id) => `${email} is ${role} of household ${id}.`,
     );
@@ -128,14 +129,10 @@ function addRemoveMember(households: Command): void {
   );
 }
 
-function toPath(id: string): string {
-  return `${PATH}/${encodeURIComponent(id)}`;
-}
-
 async function findHousehold(client: AdminClient, id: string): Promise<AdminHouseholdResponse> {
-  return client.get(toPath(id));
+  return client.get(joinPath(PATH, id));
 }
 
 async function findMemberPath(client: AdminClient, id: string, user: string): Promise<string> {
-  return `${toPath(id)}/members/${encodeURIComponent(await findUserId(client, user))}`;
+  return joinPath(PATH, id, 'members', await findUserId(client, user));
 }

@@ -3,7 +3,7 @@ import type { IssuedNodeResponse, NodeResponse } from '../../api/admin/nodes.adm
 import { MAX_OVERLAP_HOURS } from '../../foundation/config/limits.js';
 import type { AdminClient } from './admin-client.js';
 import type { ConfigFile, NodePair } from './node-config-file.js';
-import { withAdvice } from '../http-client.js';
+import { joinPath, withAdvice } from '../http-client.js';
 import { replaceControlCharacters } from '../tables.js';
 import { CommandFailedError, say } from '../terminal.js';
 
@@ -37,7 +37,7 @@ export async function issueNode(client: AdminClient, newNode: NewNode): Promise<
  * @returns what to say after the call; undefined when the household exists
  */
 export async function findNewHousehold(client: AdminClient, id: string): Promise<string | undefined> {
-  const exists = await client.find(`/households/${encodeURIComponent(id)}`).then(
+  const exists = await client.find(joinPath('/households', id)).then(
     (household) => household !== undefined,
     () => true,
   );
@@ -78,7 +78,7 @@ export async function warnOfDuplicate(client: AdminClient, { household_id, room,
 
 async function revokeIssued(client: AdminClient, nodeId: string): Promise<string> {
   try {
-    await client.delete(`/nodes/${encodeURIComponent(nodeId)}`);
+    await client.delete(joinPath('/nodes', nodeId));
     return `Node ${nodeId}, which was issued for it, is revoked again.`;
   } catch (error) {
     return `Node ${nodeId} was issued for it and could NOT be revoked again (${(error as Error).message}). Run: platform-auth nodes revoke ${nodeId}`;
@@ -93,7 +93,7 @@ export async function refuseToOverwrite(client: AdminClient, { path, pair }: Con
       `${path} holds an API key without a node id: it may be for something else. Add --replace if not.`,
     );
   if (nodeId === undefined) return;
-  const node = await client.find<NodeResponse>(`/nodes/${encodeURIComponent(nodeId)}`);
+  const node = await client.find<NodeResponse>(joinPath('/nodes', nodeId));
   if (node && node.revoked_at === null)
     throw new CommandFailedError(
       `${path} holds the pair of node ${nodeId} (${node.room}, ${node.name}), which is not revoked. Rotate that node, or add --replace.`,
@@ -119,11 +119,11 @@ export async function rotateInto(
   if (pair.nodeId !== undefined && pair.nodeId.toLowerCase() !== nodeId.toLowerCase())
     throw new CommandFailedError(`${path} holds the pair of another node, ${pair.nodeId}. Nothing was changed.`);
   const advice = `Run this again: the key in ${path} is as valid as before.`;
-  const { targets } = await client.get<NodeResponse>(`/nodes/${encodeURIComponent(nodeId)}`);
+  const { targets } = await client.get<NodeResponse>(joinPath('/nodes', nodeId));
   await withAdvice(useKeyInFile(client, path, nodeId, pair, targets), advice);
   // If a power failure loses the new key, the old one must last until the operator runs this again.
   const rotation = { overlap_hours: MAX_OVERLAP_HOURS };
-  const rotated = client.post<IssuedNodeResponse>(`/nodes/${encodeURIComponent(nodeId)}/rotate`, rotation, advice);
+  const rotated = client.post<IssuedNodeResponse>(joinPath('/nodes', nodeId, 'rotate'), rotation, advice);
   const { api_key: apiKey, ...node } = await rotated;
   try {
     file.write({ nodeId: node.node_id, apiKey });
@@ -147,7 +147,7 @@ async function useKeyInFile(
   const verdict = await client.validateNode({ nodeId, apiKey }, targets);
   if (verdict === 'refused') say(`The key in ${path} is not valid.`);
   if (verdict !== 'needs_app') return;
-  const explanation = await client.get<ExplanationResponse>(`/nodes/${encodeURIComponent(nodeId)}/explain`);
+  const explanation = await client.get<ExplanationResponse>(joinPath('/nodes', nodeId, 'explain'));
   const openUntil = explanation.previous_key_accepted_until;
   if (openUntil !== null)
     throw new CommandFailedError(

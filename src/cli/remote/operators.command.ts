@@ -3,6 +3,7 @@ import type { PasskeysResponse } from '../../api/account/passkeys.controller.js'
 import type { IssuedOperatorResponse, OperatorResponse } from '../../api/admin/operators.admin.controller.js';
 import { isId } from '../../foundation/common/ids.js';
 import { EXAMPLES, isOperatorScopeList, OPERATOR_SCOPES, type OperatorScope } from '../../foundation/common/names.js';
+import { joinPath } from '../http-client.js';
 import { addCommand, NEEDS_ADMIN_KEY, parseExpiry } from '../command-options.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm } from '../terminal.js';
@@ -55,7 +56,7 @@ export function addOperatorsCommands(root: Command): void {
     async (client, operator: string, _options: unknown, command: Command) => {
       const { operator_id, name } = await findOperator(client, operator);
       await createConfirm(command)(`This revokes the operator ${replaceControlCharacters(name)} permanently.`);
-      await client.delete(`${OPERATORS.path}/${encodeURIComponent(operator_id)}`);
+      await client.delete(joinPath(OPERATORS.path, operator_id));
       return { operator_id, name, revoked: true };
     },
     ({ name }) => `Operator ${name} is revoked.`,
@@ -78,19 +79,19 @@ function addPasskeys(operators: Command): void {
       const { operator_id, name } = await findOperator(client, operator);
       const without = 'Without any passkey, the key alone opens the console.';
       await createConfirm(command)(`This removes a passkey of ${replaceControlCharacters(name)}. ${without}`);
-      await client.delete(`${toPasskeys(operator_id)}/${encodeURIComponent(passkey_id)}`);
+      await client.delete(joinPath(toPasskeys(operator_id), passkey_id));
       return { operator_id, passkey_id, name, removed: true };
     },
     ({ name }) => `The passkey of ${name} is removed.`,
   );
 }
 
-const toPasskeys = (id: string): string => `${OPERATORS.path}/${encodeURIComponent(id)}/passkeys`;
+const toPasskeys = (id: string): string => joinPath(OPERATORS.path, id, 'passkeys');
 
 /** @throws {CommandFailedError} when no operator has the id, and when none that is not revoked has the name */
 async function findOperator(client: AdminClient, operator: string): Promise<OperatorResponse> {
   const { path } = OPERATORS;
-  if (isId(operator)) return client.get(`${path}/${encodeURIComponent(operator)}`);
+  if (isId(operator)) return client.get(joinPath(path, operator));
   const named = await client.list<OperatorResponse>(path, { name: operator });
   const found = named.find(({ revoked_at }) => revoked_at === null);
   if (found) return found;

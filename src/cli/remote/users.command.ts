@@ -6,6 +6,7 @@ import type {
   PasswordResetResponse,
 } from '../../api/admin/users.admin.controller.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
+import { joinPath } from '../http-client.js';
 import { addYes, createConfirm, readNewPassword, CommandFailedError } from '../terminal.js';
 import { formatFields } from '../tables.js';
 import type { AdminClient } from './admin-client.js';
@@ -81,7 +82,7 @@ function addDelete(users: Command): void {
     async (client, user: string, _options: unknown, command: Command) => {
       const { id, email } = await findUser(client, user);
       await createConfirm(command)(`This deletes the user ${email} and all of their sessions permanently.`);
-      await client.delete(`/users/${encodeURIComponent(id)}`);
+      await client.delete(joinPath('/users', id));
       return { id, deleted: true, email };
     },
     ({ email }) => `${email} is deleted.`,
@@ -112,7 +113,7 @@ function addUnlock(users: Command): void {
   addRemote(users, 'unlock <user>', description, EXAMPLES.email).answer(
     async (client, user: string) => {
       const id = await findUserId(client, user);
-      await client.delete(`/users/${encodeURIComponent(id)}/throttles`);
+      await client.delete(joinPath('/users', id, 'throttles'));
       return { id, unlocked: true };
     },
     (_result, user) => `The throttles of ${user} are removed. Those of networks stay.`,
@@ -128,7 +129,7 @@ function addSessions(users: Command): void {
   addRemote(users, 'revoke-sessions <user>', 'End every session of a user.', EXAMPLES.email).answer(
     async (client, user: string) => {
       const id = await findUserId(client, user);
-      await client.delete(`/users/${encodeURIComponent(id)}/sessions`);
+      await client.delete(joinPath('/users', id, 'sessions'));
       return { id, sessions_revoked: true };
     },
     (_result, user) => `Every session of ${user} has ended.`,
@@ -142,7 +143,7 @@ function addRemoveFactors(users: Command): void {
       const { id, email, second_factors: removed } = await findUserDetails(client, user);
       if (removed.length === 0) return { id, factors_removed: false, removed, email };
       await createConfirm(command)(`This lets ${email} log in with the password alone.`);
-      await client.delete(`/users/${encodeURIComponent(id)}/factors`);
+      await client.delete(joinPath('/users', id, 'factors'));
       return { id, factors_removed: true, removed, email };
     },
     ({ email, removed }) =>
@@ -186,7 +187,7 @@ export async function findUserByEmail(client: AdminClient, email: string): Promi
 
 /** @throws {CommandFailedError} when the account does not exist */
 async function findUser(client: AdminClient, user: string): Promise<AdminUserResponse> {
-  if (!user.includes('@')) return client.get<AdminUserResponse>(`/users/${encodeURIComponent(user)}`);
+  if (!user.includes('@')) return client.get<AdminUserResponse>(joinPath('/users', user));
   const found = await findUserByEmail(client, user);
   if (!found)
     throw new CommandFailedError(
@@ -202,10 +203,10 @@ export async function findUserId(client: AdminClient, user: string): Promise<str
 }
 
 async function findUserPath(client: AdminClient, user: string): Promise<string> {
-  return `/users/${encodeURIComponent(await findUserId(client, user))}`;
+  return joinPath('/users', await findUserId(client, user));
 }
 
 /** @returns the path at which the service explains a user's login */
 export function buildLoginPath(userId: string): string {
-  return `/users/${encodeURIComponent(userId)}/explain`;
+  return joinPath('/users', userId, 'explain');
 }
