@@ -71,6 +71,7 @@ const CLAIM_IDEMPOTENCY_KEY = `INSERT INTO idempotency_keys AS held (key_mac, bo
     WHERE held.created_at <= $5
   RETURNING node_id`;
 const READ_IDEMPOTENCY_KEY = 'SELECT body_mac, node_id FROM idempotency_keys WHERE key_mac = $1';
+const REASSIGN_CLAIMS = 'UPDATE idempotency_keys SET node_id = $2 WHERE node_id = $1';
 
 interface HeldIdempotencyKey {
   readonly body_mac: Buffer;
@@ -94,8 +95,8 @@ const RESTRICTED_NODES = `SELECT sorted AS targets, count(*)::integer AS live, m
 @Injectable()
 export class NodesService {
   /**
-   * Keys for the HMACs of Idempotency-Keys. MASTER_KEY_PREVIOUS comes first, because a replica that was not restarted
-   * yet claims under it alone.
+   * Keys for the HMACs of Idempotency-Keys, in the same order at every step of a rotation of MASTER_KEY, so that
+   * concurrent calls at two replicas cannot deadlock.
    */
   private readonly macKeys;
 
@@ -108,8 +109,8 @@ export class NodesService {
     private readonly throttle: Throttle,
   ) {
     const { masterKey, masterKeyPrevious } = environment;
-    const secrets = masterKeyPrevious === undefined ? [masterKey] : [masterKeyPrevious, masterKey];
-    this.macKeys = secrets.map((secret) => deriveKey(secret, 'idempotency keys'));
+    const secrets = [masterKey, masterKeyPrevious].filter((secret) => secret !== undefined);
+    this.macKeys = secrets.toSorted().map((secret) => deriveKey(secret, 'idempotency keys'));
   }
 
   /**
@@ -148,6 +149,7 @@ export class NodesService {
     nodeId: string,
   ): Promise<string | undefined> {
     const now = await this.databaseClock.now(transaction);
+    let earlierId: string | undefined;
     for (const macKey of this.macKeys) {
       const [keyMac, bodyMac] = [computeMac(macKey, key), computeMac(macKey, JSON.stringify(asked))];
       const values = [keyMac, bodyMac, nodeId, now, addDays(now, -IDEMPOTENCY_KEY_DAYS)];
@@ -156,9 +158,11 @@ export class NodesService {
       const [held] = await transaction.query<HeldIdempotencyKey[]>(READ_IDEMPOTENCY_KEY, [keyMac]);
       if (!held) throw new Error('The row that is locked here has disappeared');
       if (!isSameDigest(held.body_mac, bodyMac)) throw new ProblemException(problems.idempotencyKeyReused);
-      return held.node_id;
+      earlierId ??= held.node_id;
     }
-    return undefined;
+    // A replica with one key alone may have claimed it: then its node gets the claims under the other key too.
+    if (earlierId !== undefined) await transaction.query(REASSIGN_CLAIMS, [nodeId, earlierId]);
+    return earlierId;
   }
 
   /** Creates a node in memory; {@link insertNode} stores it. */

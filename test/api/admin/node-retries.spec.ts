@@ -54,12 +54,16 @@ describe('POST /api/v0/admin/nodes with Idempotency-Key', () => {
 
   it('answers the repeat with the same node during a rotation of MASTER_KEY, on replicas with either key', async () => {
     const newMasterKey = generateSecret();
+    const before = await app.startReplica({ variables: { MASTER_KEY, MASTER_KEY_PREVIOUS: newMasterKey } });
     const during = { MASTER_KEY: newMasterKey, MASTER_KEY_PREVIOUS: MASTER_KEY };
     const rotated = await app.startReplica({ variables: during });
     const after = await app.startReplica({ variables: { MASTER_KEY: newMasterKey } });
     for (const [one, ...others] of [
-      [app, rotated],
-      [rotated, app, after],
+      [app, before, before, rotated, after],
+      [app, rotated, after],
+      [before, app, rotated, after],
+      [rotated, before, app, after],
+      [after, rotated, before, app],
     ] as const) {
       const [key, body] = [newKey(), registration()];
       const node_id = await registers(key, body, one);
