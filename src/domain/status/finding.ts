@@ -40,6 +40,12 @@ export interface Finding {
   readonly until: Date | null;
 }
 
+type Described = Pick<Finding, 'check' | 'subject' | 'detail'> & Partial<Finding>;
+
+export function createWarning(described: Described): Finding {
+  return { severity: 'warning', since: null, until: null, ...described };
+}
+
 /** @returns the scope that shows a finding, beside `read` */
 export function getScope({ check, subject }: Finding): OperatorScope {
   const kind = KEY_KIND_NAMES.find((name) => name === subject?.type);

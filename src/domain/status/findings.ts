@@ -12,7 +12,7 @@ import { SubscriptionsService, type UnreadDeletions } from '../events/subscripti
 import { isLiveAt } from '../keys/key-record.js';
 import { BackgroundWork } from '../maintenance/background-work.js';
 import { IS_EXPIRING } from './expiring-keys.js';
-import { CHECK_NAMES, CHECKS, NUMBER_FORMAT, type Check, type Finding } from './finding.js';
+import { CHECK_NAMES, CHECKS, createWarning, NUMBER_FORMAT, type Check, type Finding } from './finding.js';
 import { Guesses } from './guesses.js';
 
 const MAX_PER_CHECK = 5;
@@ -152,14 +152,10 @@ export class Findings {
 
   private async findSilentVerifiers(): Promise<Finding[]> {
     const rows = await this.database.rows<{ id: string; caller: string; since: Date }>(FIND_SILENT, []);
-    return rows.map(({ id, caller, since }): Finding => ({
-      check: 'silent_verifiers',
-      severity: 'warning',
-      subject: { type: 'app', id, name: caller },
-      detail: 'Its verifiers no longer poll for changes: the service is down, or validates each call here.',
-      since,
-      until: null,
-    }));
+    const detail = 'Its verifiers no longer poll for changes: the service is down, or validates each call here.';
+    return rows.map(({ id, caller, since }) =>
+      createWarning({ check: 'silent_verifiers', subject: { type: 'app', id, name: caller }, detail, since }),
+    );
   }
 
   private async findUnreadDeletions(at: Date): Promise<Finding[]> {
@@ -169,26 +165,19 @@ export class Findings {
 
   private async findUnusedForUsers(at: Date): Promise<Finding[]> {
     const rows = await this.database.rows<UnusedForUsersRow>(FIND_UNUSED_FOR_USERS, [at]);
-    return rows.map((row): Finding => ({
-      check: 'unused_for_users',
-      severity: 'warning',
-      subject: { type: 'app', id: row.id, name: KEY_KINDS.app.toOwner(row) },
-      detail: `It is for users, and got no token for one in ${UNUSED_DAYS} days: set for_users to false, or remove it from the map.`,
-      since: row.since,
-      until: null,
-    }));
+    const detail = `It is for users, and got no token for one in ${UNUSED_DAYS} days: set for_users to false, or remove it from the map.`;
+    return rows.map((row) => {
+      const subject = { type: 'app', id: row.id, name: KEY_KINDS.app.toOwner(row) } as const;
+      return createWarning({ check: 'unused_for_users', subject, detail, since: row.since });
+    });
   }
 
   private async findHouseholdsWithoutAdmin(): Promise<Finding[]> {
     const rows = await this.database.rows<{ id: string; name: string | null }>(FIND_WITHOUT_ADMIN, []);
-    return rows.map(({ id, name }): Finding => ({
-      check: 'household_without_admin',
-      severity: 'warning',
-      subject: { type: 'household', id, name: name ?? id },
-      detail: 'Its last admin is disabled: make another member its admin.',
-      since: null,
-      until: null,
-    }));
+    const detail = 'Its last admin is disabled: make another member its admin.';
+    return rows.map(({ id, name }) =>
+      createWarning({ check: 'household_without_admin', subject: { type: 'household', id, name: name ?? id }, detail }),
+    );
   }
 
   /** The last of more than {@link MAX_PER_CHECK} keys stands for all further ones. */
@@ -199,22 +188,16 @@ export class Findings {
     at: Date,
   ): Promise<Finding[]> {
     const rows = await this.database.rows<KeyRow>(statement, [at]);
-    const found = rows.slice(0, MAX_PER_CHECK).map((row): Finding => {
+    const found = rows.slice(0, MAX_PER_CHECK).map((row) => {
       const used = row.used_at ? `was last used at ${row.used_at.toISOString()}` : 'was never used';
       const detail = check === 'old_key_used' ? `Its old key ends soon, and ${used}.` : `Its key expires, and ${used}.`;
       const subject = { type: kind, id: row.id, name: KEY_KINDS[kind].toOwner(row) };
-      return { check, severity: 'warning', subject, detail, since: null, until: row.until };
+      return createWarning({ check, subject, detail, until: row.until });
     });
-    if (rows.length > MAX_PER_CHECK)
-      found.push({
-        check,
-        severity: 'warning',
-        subject: { type: kind, id: '', name: `more of ${KEY_KINDS[kind].title.toLowerCase()}` },
-        detail: 'The list has all of them.',
-        since: null,
-        until: rows[MAX_PER_CHECK]?.until ?? null,
-      });
-    return found;
+    const further = rows[MAX_PER_CHECK];
+    if (!further) return found;
+    const subject = { type: kind, id: '', name: `more of ${KEY_KINDS[kind].title.toLowerCase()}` };
+    return [...found, createWarning({ check, subject, detail: 'The list has all of them.', until: further.until })];
   }
 }
 
@@ -224,5 +207,5 @@ function toUnreadDeletions({ service, count, since }: UnreadDeletions, at: Date)
   const [deletions, forDays] = [count === 1 ? 'deletion' : 'deletions', days === 1 ? 'a day' : `${days} days`];
   const detail = `It has not read ${NUMBER_FORMAT.format(count)} ${deletions} of users for ${forDays}.`;
   const subject = { type: 'service', id: service, name: service } as const;
-  return [{ check: 'unread_deletions', severity: 'warning', subject, detail, since, until: null }];
+  return [createWarning({ check: 'unread_deletions', subject, detail, since })];
 }
