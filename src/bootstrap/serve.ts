@@ -1,8 +1,8 @@
 // The start of the service: variables, secrets, ports, the embedded database of development, then the application in
 // this process (serve-app.ts) or in several (workers.ts). Invariant: tracing.ts is loaded first, because it patches
 // modules while they load. What only some starts need is imported when they need it.
-import { createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
+import { probePort } from '../foundation/common/network.js';
 import {
   parseEnvironment,
   readSecretFiles,
@@ -98,9 +98,7 @@ function reportToDeveloper(environment: Environment, embeddedFolder: string | un
 
 /** Without this check, Node.js would report a taken port only after everything else has started. */
 async function refuseTakenPort(host: string, variable: string, port: number): Promise<void> {
-  const probe = createServer();
-  await new Promise<void>((resolve, reject) => {
-    probe.once('error', (error) => reject(Object.assign(error, { variable })));
-    probe.listen(port, host, () => probe.close(() => resolve()));
+  await probePort(port, host).catch((error: unknown) => {
+    throw Object.assign(error as Error, { variable });
   });
 }

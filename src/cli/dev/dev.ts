@@ -3,10 +3,9 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { bracketHost } from '../../foundation/common/network.js';
+import { bracketHost, probePort } from '../../foundation/common/network.js';
 import { findPackageFile } from '../../foundation/common/package-version.js';
 import { SERVICE_FLAGS } from '../../foundation/common/service-flags.js';
 import {
@@ -140,9 +139,8 @@ function createVariables(given: Variables, map: PlatformMap): Variables & { read
 /** Asked before anything is made, because a second `platform-auth dev` is the most likely reason. */
 async function refuseTakenPort(variables: Variables & { readonly HOST: string }): Promise<void> {
   const port = parseVariable(variables, 'PORT');
-  const probe = createServer();
   try {
-    await once(probe.listen(port, variables.HOST), 'listening');
+    await probePort(port, variables.HOST);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
     throw new CommandFailedError(
@@ -150,7 +148,6 @@ async function refuseTakenPort(variables: Variables & { readonly HOST: string })
       'port_taken',
     );
   }
-  await once(probe.close(), 'close');
 }
 
 function listenForStop(): AbortSignal {

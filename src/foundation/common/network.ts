@@ -1,4 +1,5 @@
-import { isIP } from 'node:net';
+import { once } from 'node:events';
+import { createServer, isIP } from 'node:net';
 import type { Request } from 'express';
 
 /** The networks that contain one address, the narrowest first. */
@@ -24,6 +25,13 @@ export function toNetworks(address: string | null | undefined): Networks {
   if (version !== 6) return ['unknown'];
   const groups = parseGroups(plain);
   return [`${groups.slice(0, 4).join(':')}::/64`, `${groups.slice(0, 3).join(':')}::/48`];
+}
+
+/** Listens on a port, and closes it. @throws with the error of the operating system when it cannot be opened */
+export async function probePort(port: number, host: string): Promise<void> {
+  const probe = createServer();
+  await once(probe.listen(port, host), 'listening');
+  await once(probe.close(), 'close');
 }
 
 /** @param host as in a URL, where an IPv6 address may have brackets */

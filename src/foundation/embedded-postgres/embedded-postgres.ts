@@ -3,10 +3,8 @@
 // it, also as root and in a folder that only its owner may enter.
 
 import { execFile, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
 import * as fs from 'node:fs';
 import { createRequire } from 'node:module';
-import { createServer } from 'node:net';
 import os from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,6 +12,7 @@ import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { createFile } from '../common/durable-file.js';
 import { createId } from '../common/ids.js';
+import { probePort } from '../common/network.js';
 import { computeDigest, generateFraction } from '../crypto/secret.js';
 
 const USER = 'platform_auth';
@@ -264,18 +263,11 @@ function findUnprivilegedUser() {
 export async function findFreePort(): Promise<number> {
   for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt += 1) {
     const port = FIRST_PORT + Math.round(generateFraction() * (LAST_PORT - FIRST_PORT));
-    if (await isFree(port)) return port;
+    const isFree = await probePort(port, '127.0.0.1').then(
+      () => true,
+      () => false,
+    );
+    if (isFree) return port;
   }
   throw new Error(`No free port was found from ${FIRST_PORT} to ${LAST_PORT}`);
-}
-
-async function isFree(port: number): Promise<boolean> {
-  const probe = createServer();
-  try {
-    await once(probe.listen(port, '127.0.0.1'), 'listening');
-  } catch {
-    return false;
-  }
-  await once(probe.close(), 'close');
-  return true;
 }
