@@ -29,6 +29,9 @@ const ENROL_TOTP = `INSERT INTO totp_factors AS known (user_id, encrypted_secret
     WHERE known.confirmed_at IS NULL
   RETURNING user_id`;
 
+/** Keeps a replica that encrypts secrets anew waiting until the enrolment is confirmed. */
+const LOCK_SECRET = `SELECT encrypted_secret AS "encryptedSecret" FROM totp_factors WHERE user_id = $1 FOR UPDATE`;
+
 /** `$4` is the secret with which the code was verified. Returns no row when a factor changed since the enrolment. */
 const CONFIRM_TOTP = `UPDATE totp_factors SET confirmed_at = $2, last_step = $3
   WHERE user_id = $1 AND confirmed_at IS NULL AND encrypted_secret = $4
@@ -124,7 +127,10 @@ export class TotpService {
   /** @param step the time step of the code that the enrolment was verified with */
   private toConfirmation({ id, encryptedSecret }: UserWithFactors, step: number): Change<string[]> {
     return async (transaction) => {
-      const values = [id, this.clock.now(), step, encryptedSecret];
+      const [locked] = await transaction.query<[{ encryptedSecret: Buffer }?]>(LOCK_SECRET, [id]);
+      // Another replica may have encrypted the secret anew since the code was verified.
+      const isSame = locked && encryptedSecret && this.vault.isSameSecret(id, locked.encryptedSecret, encryptedSecret);
+      const values = [id, this.clock.now(), step, isSame ? locked.encryptedSecret : encryptedSecret];
       const [confirmed] = await transaction.query<[unknown[], number]>(CONFIRM_TOTP, values);
       if (confirmed.length === 0) {
         if (await hasTotp(transaction, id)) throw new ProblemException(problems.totpEnrolled);

@@ -10,7 +10,7 @@ import type { EntityManager } from 'typeorm';
 import { NIL } from 'uuid';
 import { Environment } from '../../foundation/config/environment.js';
 import { SecretBox, type Encrypted } from '../../foundation/crypto/secret-box.js';
-import { generateSecretBytes, isSameSecret } from '../../foundation/crypto/secret.js';
+import { generateSecretBytes, isSameDigest, isSameSecret } from '../../foundation/crypto/secret.js';
 import { Database } from '../../foundation/database/database.js';
 import { LOCKS } from '../../foundation/database/locks.js';
 import { Log } from '../../foundation/logging/log.js';
@@ -117,6 +117,11 @@ export class TotpVault {
   /** @returns undefined when neither MASTER_KEY nor MASTER_KEY_PREVIOUS decrypts it */
   decryptSecret(userId: string, encrypted: Buffer): Buffer | undefined {
     return this.box.decrypt(encrypted, userId)?.plaintext;
+  }
+
+  isSameSecret(userId: string, one: Buffer, other: Buffer): boolean {
+    const [secret, otherSecret] = [this.decryptSecret(userId, one), this.decryptSecret(userId, other)];
+    return secret !== undefined && otherSecret !== undefined && isSameDigest(secret, otherSecret);
   }
 
   /**

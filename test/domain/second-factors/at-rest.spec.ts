@@ -6,6 +6,7 @@ import { problems } from '../../../src/foundation/problems/problems.js';
 import { eventually } from '../../../tools/eventually.js';
 import { expectProblem } from '../../support/expect-problem.js';
 import { SHORT_WAITS, withPatientReplica } from '../../support/outage.js';
+import { holdRow } from '../../support/row-lock.js';
 import { MASTER_KEY, UNLEASED } from '../../support/settings.js';
 import { expectVerdict } from '../../support/until-verdict.js';
 import { useApp, useAppPerTest } from '../../support/use-app.js';
@@ -81,6 +82,22 @@ describe('a rotation of MASTER_KEY', () => {
     await owner.logsInWithCode(during);
     await during.nest.get(KeyMaterialJob).renewKeyMaterial();
     expect(await marks()).not.toEqual(former);
+  });
+
+  it('confirms an enrolment whose secret is encrypted anew between the check of the code and the commit', async () => {
+    const during = await app.startReplica({ variables: ROTATED });
+    const owner = await FactorOwner.of(app);
+    await owner.begins();
+    const former = await marks();
+    const row = await holdRow(app.database, 'users', owner.user.id);
+    const confirmed = Promise.all([owner.post('/totp/confirm', { code: owner.code() }, during).expect(200)]);
+    await row.waiting(1);
+    await during.nest.get(KeyMaterialJob).renewKeyMaterial();
+    expect(await marks()).not.toEqual(former);
+    await row.release();
+    await confirmed;
+    app.clock.advance({ seconds: 60 });
+    await owner.logsInWithCode(during);
   });
 
   it('without MASTER_KEY_PREVIOUS makes codes unavailable, not wrong, says what to do, and leaves the recovery codes', async () => {
