@@ -2,7 +2,7 @@
 // real service with a PostgreSQL of its own. `npm run test:pack`; needs `npm run build` first.
 import { deepStrictEqual } from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import ts from 'typescript';
@@ -131,9 +131,16 @@ function writePackage(folder: string, type: 'module' | 'commonjs'): void {
   writeFileSync(path, JSON.stringify({ ...written, type }));
 }
 
+/** Builds the package outside of the checkout, because other programs may run from its dist/ meanwhile. */
+async function stage(staged: string): Promise<void> {
+  await run(process.execPath, [join(PACKAGE, 'build.js'), join(staged, 'dist')]);
+  for (const name of ['package.json', 'README.md']) cpSync(join(PACKAGE, name), join(staged, name));
+}
+
 /** @returns the files of the package */
-async function install(folder: string): Promise<string[]> {
-  const { stdout } = await run('npm', ['pack', '--json', '--pack-destination', folder], { cwd: PACKAGE });
+async function install(folder: string, staged: string): Promise<string[]> {
+  const words = ['pack', '--json', '--ignore-scripts', '--pack-destination', folder];
+  const { stdout } = await run('npm', words, { cwd: staged });
   const [packed] = JSON.parse(stdout.slice(stdout.indexOf('['))) as [PackedFile];
   writePackage(folder, 'module');
   const own = ['jose', 'lru-cache'].map((name) => join(MODULES, name));
@@ -167,16 +174,18 @@ function compile(folder: string, files: readonly string[], flags: readonly strin
 }
 
 async function tryPack(folder: string): Promise<void> {
+  const staged = join(folder, 'package');
   let files: string[] = [];
   await checks.run('packs and installs', async () => {
-    files = await install(folder);
+    await stage(staged);
+    files = await install(folder, staged);
   });
   await checks.run('contains the build, the types and the README, and nothing else', () => {
     const strange = files.filter((path) => !/^(dist\/[\w-]+\.(js|d\.c?ts)|README\.md|package\.json)$/.test(path));
     if (strange.length > 0 || !files.includes('README.md')) throw new Error(files.join('\n'));
   });
   await checks.run('has no import.meta, which ts-jest cannot compile to CommonJS', () => {
-    const built = files.filter((path) => path.endsWith('.js')).map((path) => join(PACKAGE, path));
+    const built = files.filter((path) => path.endsWith('.js')).map((path) => join(staged, path));
     const strange = built.filter((path) => readFileSync(path, 'utf8').includes('import.meta'));
     if (built.length === 0 || strange.length > 0) throw new Error(strange.join('\n'));
   });
