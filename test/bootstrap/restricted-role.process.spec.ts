@@ -59,7 +59,6 @@ describe('a service whose role does not own its tables', () => {
         `Granted the service's privileges to: ${roles.serviceRole}`,
       );
       expect((await cli.run(...init)).code).toBe(0);
-      cli.remove();
       const service = await ServiceProcess.start(variables);
       expect(await service.stop()).toBe(0);
       expect(service.output).toContain('"signal":"SIGTERM","msg":"stopping"');
@@ -102,7 +101,6 @@ describe('a service whose role does not own its tables', () => {
       const report = await auditor.verify();
       expect(report.findings.filter(({ kind }) => kind !== 'inserted')).toEqual([]);
       expect(report.dropped_rows).toBe(1);
-      auditor.cli.remove();
       await app.stop();
     },
     SCENARIO_MS,

@@ -58,7 +58,6 @@ it.each([
   const { code, stderr } = await cli.run(...words);
   expect(code).toBe(2);
   expect(stderr).not.toMatch(/did you mean|revoke|delete|--prune/i);
-  cli.remove();
 });
 
 const GROUPS = ['nodes', 'apps', 'users', 'households', 'operators', 'explain', 'audit'];
@@ -71,8 +70,6 @@ describe('platform-auth completion', () => {
     script = cli.path('completion.bash');
     writeFileSync(script, await cli.ok('completion bash'));
   });
-
-  afterAll(() => cli.remove());
 
   /** What bash offers after these words; the last one is being typed. */
   const complete = (...words: string[]): string[] => {
@@ -191,7 +188,6 @@ describe('a command whose output is not read', () => {
     const full = new Cli('http://127.0.0.1:9').with({ NO_COLOR: '1' });
     const { code, stderr } = await full.runInto('/dev/full', 'users', '--help');
     expect({ code, stderr }).toEqual({ code: 1, stderr: 'Standard output cannot be written: the disk is full.\n' });
-    full.remove();
   });
 });
 
@@ -281,8 +277,6 @@ describe('--json', () => {
     url = `http://127.0.0.1:${await claimPort()}`;
   });
 
-  afterAll(() => cli.remove());
-
   it.each<[string[], number, string, RegExp]>([
     [
       ['nodes', 'list'],
@@ -319,10 +313,7 @@ describe('platform-auth, when the response to a change never arrives', () => {
     cli = new Cli(service.url);
   });
 
-  afterAll(() => {
-    cli.remove();
-    service.close();
-  });
+  afterAll(() => service.close());
 
   it.each<[string[], RegExp]>([
     [

@@ -29,7 +29,6 @@ describe('platform-auth dev', () => {
 
   afterAll(() => {
     rmSync(getServerFolder(join(realpathSync(cli.folder), '.data/dev/postgres')), { recursive: true, force: true });
-    cli.remove();
   });
 
   const start = async () => {

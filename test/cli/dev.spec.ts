@@ -13,7 +13,6 @@ const PAIR = getDevCredential('recipes', 'ocr');
 describe('platform-auth dev', () => {
   const cli = new Cli('http://127.0.0.1:1', {});
   afterEach(() => expect(existsSync(cli.path('.data'))).toBe(false));
-  afterAll(() => cli.remove());
 
   it.each([
     [{ NODE_ENV: 'production' }, 'NODE_ENV is production, and the keys of platform-auth dev are public'],

@@ -55,10 +55,7 @@ describe('the lists of platform-auth', () => {
     cli = await lists.listen();
   };
 
-  afterEach(() => {
-    lists.close();
-    cli.remove();
-  });
+  afterEach(() => lists.close());
 
   it.each(['users', 'nodes'])('%s list shows 50 items, and says how to see more', async (group) => {
     await use(200);
@@ -183,10 +180,7 @@ describe('a server at a wrong address', () => {
     cli = new Cli(server.url);
     writeFileSync(cli.path('map.json'), JSON.stringify({ services: { auth: { url: server.url } } }));
   });
-  afterAll(() => {
-    server.close();
-    cli.remove();
-  });
+  afterAll(() => server.close());
 
   const MAP = ['--map', 'map.json'];
   const LISTING = [

@@ -190,7 +190,6 @@ describe('platform-auth nodes', () => {
       ],
     ];
     for (const [each, parameters, expected] of cases) expect(await each.fails(...parameters)).toMatch(expected);
-    for (const [each] of cases) if (each !== cli) each.remove();
   });
 
   it.each([
@@ -222,6 +221,5 @@ describe('platform-auth nodes', () => {
     expect(keys).toHaveLength(1);
     expect(await lost.fails('nodes list')).not.toMatch(/TypeError|undefined/);
     other.close();
-    lost.remove();
   });
 });

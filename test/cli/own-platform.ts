@@ -1,5 +1,4 @@
-import { lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { lstatSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parse as parseVariables } from 'dotenv';
 import { DataSource } from 'typeorm';
@@ -15,6 +14,7 @@ import { CreateAppCredentials1795651200005 } from '../../src/foundation/database
 import { holdWrites } from '../support/row-lock.js';
 import { recordLogLine } from '../support/run-log.js';
 import { TestClock } from '../support/test-clock.js';
+import { makeFolder } from '../support/temporary-folders.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 import { fromRoot } from '../support/from-root.js';
 
@@ -61,11 +61,10 @@ export class OwnPlatform {
 
   /** There is only a map, and a database: an empty one by default, as on a new machine. */
   static async create({ isEmpty = true } = {}): Promise<OwnPlatform> {
-    return new OwnPlatform(await createTestDatabase({ isEmpty }), mkdtempSync(join(tmpdir(), 'platform-auth-cli-')));
+    return new OwnPlatform(await createTestDatabase({ isEmpty }), makeFolder('cli'));
   }
 
   async remove(): Promise<void> {
-    rmSync(this.folder, { recursive: true, force: true });
     await this.database.drop();
   }
 

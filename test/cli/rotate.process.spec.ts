@@ -37,10 +37,7 @@ describe('platform-auth nodes rotate --config', () => {
     cli = new Cli(gate.url);
   });
 
-  afterAll(() => {
-    gate.close();
-    cli.remove();
-  });
+  afterAll(() => gate.close());
 
   /** A node whose file holds its credential and another setting. */
   const nodeWithFile = async (): Promise<{ node: Device; path: string }> => {

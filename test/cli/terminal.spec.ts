@@ -106,7 +106,6 @@ describe('the findings of doctor', () => {
     const cli = new Cli('http://127.0.0.1:9', {});
     const map = fromRoot('platform.yaml');
     const { code, stdout } = await cli.run('doctor', '--map', map, '--env-dir', cli.folder);
-    cli.remove();
     expect(code).toBe(1);
     expect(stdout).not.toContain('\ufffd');
     expect(stdout).toMatch(

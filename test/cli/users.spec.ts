@@ -237,7 +237,6 @@ describe('platform-auth users and audit', () => {
     expect(text).toContain('user id-0');
     expect(text).not.toContain('\u001b');
     close();
-    asking.remove();
   });
 });
 

@@ -1,12 +1,11 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ADMIN_KEY } from './settings.js';
 import type { TestApp } from './test-app.js';
 import { fromRoot } from './from-root.js';
+import { makeFolder } from './temporary-folders.js';
 import { runCommand } from '../../src/cli/program.js';
 
 const PROGRAM = fromRoot('dist/service/platform-auth.js');
@@ -19,15 +18,6 @@ interface Run {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
-}
-
-/** The working directories that this module made, and so may remove. */
-const made = new Set<string>();
-
-function makeFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), 'platform-auth-cli-'));
-  made.add(folder);
-  return folder;
 }
 
 /** A command is one line, or separate words when one of them holds a blank. */
@@ -49,7 +39,7 @@ export class Cli {
     private readonly url: string | (() => string),
     private readonly variables: Readonly<Record<string, string>> = { ADMIN_API_KEY: ADMIN_KEY },
     /** The working directory. */
-    readonly folder = makeFolder(),
+    readonly folder = makeFolder('cli'),
     private readonly process?: { readonly input: string; readonly staysOpen: boolean },
   ) {}
 
@@ -159,18 +149,11 @@ export class Cli {
     expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
     return stderr;
   }
-
-  /** Removes the working directory, if this instance made it. */
-  remove(): void {
-    if (made.delete(this.folder)) rmSync(this.folder, { recursive: true, force: true });
-  }
 }
 
 /** The command line of an operator of an application, in a temporary folder. */
 export function useCli(app: TestApp): Cli {
-  const cli = new Cli(() => urlOf(app));
-  afterAll(() => cli.remove());
-  return cli;
+  return new Cli(() => urlOf(app));
 }
 
 export function urlOf(app: Pick<TestApp, 'server'>): string {

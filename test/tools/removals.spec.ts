@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fromRoot } from '../support/from-root.js';
 
-const JEST = ['--no-warnings', 'node_modules/jest/bin/jest.js', 'matches-no-file'];
+const JEST = ['--no-warnings', 'node_modules/jest/bin/jest.js'];
 
 describe('what removes files', () => {
   let folder: string;
@@ -23,7 +23,7 @@ describe('what removes files', () => {
     const file = openSync(path, 'w');
     const { status } = spawnSync(process.execPath, parameters, {
       cwd: fromRoot('.'),
-      env: { PATH: process.env.PATH, TMPDIR: folder },
+      env: { PATH: process.env.PATH, TMPDIR: folder, TEST_DATABASE_URL: process.env.TEST_DATABASE_URL },
       stdio: ['ignore', file, file],
     });
     closeSync(file);
@@ -34,10 +34,16 @@ describe('what removes files', () => {
     { flags: [], code: 1 },
     { flags: ['--passWithNoTests'], code: 0 },
   ])('keeps the temporary directory when no test file matches ($flags)', ({ flags, code }) => {
-    const { status, output } = run(...JEST, ...flags);
+    const { status, output } = run(...JEST, 'matches-no-file', ...flags);
     expect(output).toContain('No tests found');
     expect(status).toBe(code);
     expect(readdirSync(folder)).toContain('canary');
+  });
+
+  it('removes the folders of command lines when their test file ends', () => {
+    const { status, output } = run(...JEST, 'dist/test/cli/dev.spec.js');
+    expect({ status, output }).toEqual({ status: 0, output: expect.stringContaining('PASS') });
+    expect(readdirSync(folder).filter((name) => name.startsWith('platform-auth-cli-'))).toEqual([]);
   });
 
   it.each(['dist/tools/release-clients.js', 'clients/typescript/build.js'])(

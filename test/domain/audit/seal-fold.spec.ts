@@ -28,10 +28,7 @@ beforeEach(async () => {
   auditor = new Auditor(app.database);
 });
 
-afterEach(async () => {
-  auditor.cli.remove();
-  await app.stop();
-});
+afterEach(() => app.stop());
 
 /** Makes seals without rows, eleven minutes apart, up to a number. */
 async function sealUntil(last: number, ageDays = AGE_DAYS): Promise<void> {
@@ -217,7 +214,6 @@ describe('a fold of the oldest seals', () => {
     expect(await later.findings()).toEqual([]);
     // Without the key of the newest fold, nothing is proven, and nothing is called missing.
     expect(new Set((await auditor.verify()).findings.map(({ kind }) => kind))).toEqual(new Set(['other_key']));
-    later.cli.remove();
   });
 
   it('leaves a service that reads events at its position, and resets other cursors of folded seals', async () => {

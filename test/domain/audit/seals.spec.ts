@@ -34,8 +34,6 @@ beforeEach(() => {
   auditor = new Auditor(app.database);
 });
 
-afterEach(() => auditor.cli.remove());
-
 describe('the seals of the audit log', () => {
   it('cover a row whose transaction stays open for long once, and are not held up by it', async () => {
     const slow = await openTransaction(app.database, ROW);
@@ -126,7 +124,6 @@ describe('the seals of the audit log', () => {
     const epochs = await server.database.query('SELECT DISTINCT epoch FROM audit_events ORDER BY epoch');
     expect(epochs).toEqual([{ epoch: 0 }, { epoch: 1 }]);
     expect(await server.database.query('SELECT id FROM audit_events WHERE subject = $1', [alice.id])).toHaveLength(1);
-    there.cli.remove();
     await restored.stop();
     await server.remove();
   });
@@ -288,7 +285,6 @@ describe('platform-auth audit verify', () => {
     expect(kinds).toEqual(['seal_changed 2', 'seal_changed 5', 'seal_missing 4']);
     const mixed = await stranger.cli.run('audit', 'verify');
     expect(mixed.stderr).toBe('Tampered with: 1. Seals under a key that was not given: 4.\n');
-    stranger.cli.remove();
   });
 
   it('detects by a checkpoint that every row was sealed again with the key', async () => {

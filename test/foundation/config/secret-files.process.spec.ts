@@ -75,6 +75,5 @@ describe('in production with its secrets in files', () => {
     expect(await cli.with({ DATABASE_URL_FILE: empty }).fails('migrate')).toContain('DATABASE_URL_FILE');
     expect(await cli.with({ ADMIN_API_KEY_FILE: empty }).fails('nodes', 'list')).toContain('ADMIN_API_KEY_FILE');
     expect(await cli.with(unreadable).fails('nodes', 'list')).not.toContain('_FILE');
-    cli.remove();
   });
 });

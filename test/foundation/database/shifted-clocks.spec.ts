@@ -54,7 +54,6 @@ describe.each([
   });
 
   afterAll(async () => {
-    auditor.cli.remove();
     await apps[0]!.stop();
     await database.drop();
   });
