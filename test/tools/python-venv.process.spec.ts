@@ -27,6 +27,8 @@ it('a virtual environment that two programs need at the same time is made once',
   const env = { ...process.env, PYTHON: python };
   const both = await Promise.all([1, 2].map(() => run(process.execPath, words, { env })));
   expect(both.map(({ stdout }) => stdout.trim())).toEqual(Array(2).fill(join(venv.folder, 'bin/python')));
-  const made = readFileSync(log!, 'utf8').split('\n').filter((word) => word === 'venv');
+  const made = readFileSync(log!, 'utf8')
+    .split('\n')
+    .filter((word) => word === 'venv');
   expect(made).toHaveLength(1);
 });
