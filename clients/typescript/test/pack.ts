@@ -3,7 +3,7 @@
 import { deepStrictEqual } from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import ts from 'typescript';
 import type { Variables } from '../../../src/foundation/config/environment.js';
@@ -133,8 +133,9 @@ function writePackage(folder: string, type: 'module' | 'commonjs'): void {
 
 /** Builds the package outside of the checkout, because other programs may run from its dist/ meanwhile. */
 async function stage(staged: string): Promise<void> {
+  const isSource = (path: string): boolean => !['dist', 'node_modules'].includes(basename(path));
+  cpSync(PACKAGE, staged, { recursive: true, filter: isSource });
   await run(process.execPath, [join(PACKAGE, 'build.js'), join(staged, 'dist')]);
-  for (const name of ['package.json', 'README.md']) cpSync(join(PACKAGE, name), join(staged, name));
 }
 
 /** @returns the files of the package */
