@@ -77,5 +77,5 @@ function run(program: string, words: readonly string[]): string {
   const { status, error, stdout, stderr } = spawnSync(program, words, options);
   if (status === 0) return stdout;
   const cause = error?.message ?? stderr.trim().split('\n').at(-1) ?? '';
-  throw new Error(`${program} ${words.slice(0, 3).join(' ')}: ${cause}`);
+  throw new Error(`${program}: ${cause}`);
 }
