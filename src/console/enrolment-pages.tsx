@@ -9,7 +9,7 @@ import {
   type IssuedEnrolmentResponse,
   type NodeEnrolmentResponse,
 } from '../api/admin/enrolments.admin.controller.js';
-import { DEFAULT_MINUTES, MAX_MINUTES } from '../api/households/household.dto.js';
+import { DEFAULT_ENROLMENT_MINUTES, MAX_ENROLMENT_MINUTES } from '../api/households/household.dto.js';
 import { drawQrCode } from '../domain/second-factors/totp.js';
 import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { Environment } from '../foundation/config/environment.js';
@@ -29,7 +29,7 @@ export const ENROLMENTS_ADDRESS = '/console/enrolments';
 const HINTS = {
   household_id: 'A UUID.',
   targets: 'Services that accept the key of the device. Empty: all.',
-  expires_in_minutes: `For how long the code can be used, at most ${MAX_MINUTES}.`,
+  expires_in_minutes: `For how long the code can be used, at most ${MAX_ENROLMENT_MINUTES}.`,
 };
 
 const ENROLMENTS: ResourceType<NodeEnrolmentResponse, IssuedEnrolmentResponse> = {
@@ -47,7 +47,7 @@ const ENROLMENTS: ResourceType<NodeEnrolmentResponse, IssuedEnrolmentResponse> =
     { label: 'State', name: 'open', options: { '': 'all, until 30 days after their end', true: 'open' } },
   ],
   get fields() {
-    const minutes = { label: 'Minutes', type: 'number', value: String(DEFAULT_MINUTES) } as const;
+    const minutes = { label: 'Minutes', type: 'number', value: String(DEFAULT_ENROLMENT_MINUTES) } as const;
     return listFields(IssueEnrolmentRequest, HINTS).map((field) =>
       field.name === 'expires_in_minutes' ? { ...field, ...minutes } : field,
     );

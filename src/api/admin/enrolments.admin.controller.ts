@@ -18,12 +18,12 @@ import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/h
 import { CODE_STATES } from '../../domain/keys/one-time-codes.js';
 import { EnrolmentsService, type EnrolmentView } from '../../domain/nodes/enrolments.service.js';
 import { problems } from '../../foundation/problems/problems.js';
-import { DEFAULT_MINUTES, EnrolmentMinutesField } from '../households/household.dto.js';
+import { DEFAULT_ENROLMENT_MINUTES, EnrolmentMinutesField } from '../households/household.dto.js';
 import { NewNodeRequest } from './nodes.admin.controller.js';
 
 export class IssueEnrolmentRequest extends NewNodeRequest {
   @TargetsField('; absent: those of NODE_TARGETS') targets?: string[] | null;
-  @EnrolmentMinutesField() expires_in_minutes = DEFAULT_MINUTES;
+  @EnrolmentMinutesField() expires_in_minutes = DEFAULT_ENROLMENT_MINUTES;
 }
 
 class EnrolmentsQuery extends PageQuery {

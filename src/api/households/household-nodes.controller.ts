@@ -20,12 +20,12 @@ import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/h
 import { problems, THROTTLE_PROBLEMS } from '../../foundation/problems/problems.js';
 import { readLastUses } from '../../domain/keys/key-record.js';
 import { HouseholdCallers } from './household-callers.js';
-import { DEFAULT_MINUTES, EnrolmentMinutesField } from './household.dto.js';
+import { DEFAULT_ENROLMENT_MINUTES, EnrolmentMinutesField } from './household.dto.js';
 
 class IssueHouseholdEnrolmentRequest {
   @LabelField(EXAMPLES.room) room!: string;
   @LabelField(EXAMPLES.name) name!: string;
-  @EnrolmentMinutesField() expires_in_minutes = DEFAULT_MINUTES;
+  @EnrolmentMinutesField() expires_in_minutes = DEFAULT_ENROLMENT_MINUTES;
 }
 
 class HouseholdEnrolmentResponse {

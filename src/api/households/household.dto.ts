@@ -30,11 +30,16 @@ export function RoleField(): PropertyDecorator {
 }
 
 /** One day, because the chance to guess a code grows with the time for which codes are valid (docs/throttling.md). */
-export const MAX_MINUTES = 1_440;
-export const DEFAULT_MINUTES = 10;
+export const MAX_ENROLMENT_MINUTES = 1_440;
+export const DEFAULT_ENROLMENT_MINUTES = 10;
 
 export const EnrolmentMinutesField = () =>
-  WholeNumberField(1, MAX_MINUTES, `for how long the code can be used. Default: ${DEFAULT_MINUTES}`, DEFAULT_MINUTES);
+  WholeNumberField(
+    1,
+    MAX_ENROLMENT_MINUTES,
+    `for how long the code can be used. Default: ${DEFAULT_ENROLMENT_MINUTES}`,
+    DEFAULT_ENROLMENT_MINUTES,
+  );
 
 export class DeleteHouseholdQuery {
   @FlagField('revoke the live nodes of the household with it') revoke_nodes?: true;
