@@ -92,7 +92,7 @@ function createClient(url: string, adminKey: string | undefined): AdminClient | 
 }
 
 /** @returns undefined when the service refuses the key, has no such route, or does not answer */
-async function readIfAllowed<Body>(
+async function readIfAnswered<Body>(
   client: AdminClient | undefined,
   schema: z.ZodType<Body>,
   path: string,
@@ -139,7 +139,7 @@ async function checkCredentials(
   if (closed) return [closed];
   const found = [await findUnreachableRoute(`${url}/internal/changes`)].filter((finding) => finding !== undefined);
   const held = plan.services.flatMap(({ file, pairs }) => pairs.flatMap((pair) => readHeldKey(pair, file)));
-  const keys = await lookUp(held, client);
+  const keys = await lookUpKeys(held, client);
   if (!keys && held.length > 0 && canCompare === undefined)
     return [
       ...found,
@@ -177,7 +177,7 @@ function readHeldKey(pair: PlannedPair, file: PlannedService['file']): HeldKey[]
 type KnownKeys = Awaited<ReturnType<typeof identifyKeys>>['items'];
 
 /** @returns what the service knows of the keys by their digests; undefined without an admin key that it accepts */
-async function lookUp(held: readonly HeldKey[], client: AdminClient | undefined): Promise<KnownKeys | undefined> {
+async function lookUpKeys(held: readonly HeldKey[], client: AdminClient | undefined): Promise<KnownKeys | undefined> {
   const digests = held.map(({ digest }) => digest);
   const known = client && (await identifyKeys(client, digests).catch(() => undefined));
   return known?.searched.includes('app') ? known.items : undefined;
@@ -233,7 +233,7 @@ async function checkAdminKey(client: AdminClient | undefined): Promise<PlatformF
  */
 export async function checkNodes(client: AdminClient | undefined, plan: Plan): Promise<PlatformFinding[]> {
   const names = plan.services.map(({ service }) => service.name);
-  const nodes = await readIfAllowed(client, restrictedNodes, '/nodes/targets');
+  const nodes = await readIfAnswered(client, restrictedNodes, '/nodes/targets');
   const found: PlatformFinding[] = [];
   for (const { targets, live, node_id } of nodes?.items ?? []) {
     const where = `nodes with the targets ${targets.join(', ')} (${live})`;
@@ -245,7 +245,7 @@ export async function checkNodes(client: AdminClient | undefined, plan: Plan): P
     const outside = names.find((name) => !targets.includes(name));
     if (outside === undefined) continue;
     const path = joinPath('/nodes', node_id, 'explain');
-    const explained = await readIfAllowed(client, explanation, path, { target: outside });
+    const explained = await readIfAnswered(client, explanation, path, { target: outside });
     if (explained?.accepted_now === true)
       found.push(broken(where, `${outside} would accept ${node_id}.`, `Restart ${OWN_NAME} with its present version.`));
   }
@@ -254,7 +254,7 @@ export async function checkNodes(client: AdminClient | undefined, plan: Plan): P
 
 /** The running service judges its settings, because a variable of its process overrides the file. */
 export async function checkSettings(client: AdminClient | undefined): Promise<PlatformFinding[]> {
-  const reviewed = await readIfAllowed(client, review, '/configuration-review');
+  const reviewed = await readIfAnswered(client, review, '/configuration-review');
   const remedy = `Set it, and restart ${OWN_NAME}.`;
   const settings = reviewed?.weak_settings ?? [];
   return settings.map(({ variable, detail }) => warning(`${OWN_NAME}: ${variable}`, `Weak: ${detail}.`, remedy));
