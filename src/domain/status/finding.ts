@@ -40,10 +40,10 @@ export interface Finding {
   readonly until: Date | null;
 }
 
-type Described = Pick<Finding, 'check' | 'subject' | 'detail'> & Partial<Finding>;
+type Warning = Pick<Finding, 'check' | 'subject' | 'detail'> & Partial<Pick<Finding, 'since' | 'until'>>;
 
-export function createWarning(described: Described): Finding {
-  return { severity: 'warning', since: null, until: null, ...described };
+export function createWarning(warning: Warning): Finding {
+  return { severity: 'warning', since: null, until: null, ...warning };
 }
 
 /** @returns the scope that shows a finding, beside `read` */
