@@ -1,4 +1,4 @@
-/** Texts that an operator copies, and names: secrets, ids, links to resources. */
+/** Secrets and ids, which an operator copies, and names of resources, which link to their pages. */
 import type { VNode } from 'preact';
 
 /** A secret that is shown once. Going back does not show it again, because browsers do not store the page. */

@@ -34,6 +34,7 @@ export class ClockCheck {
     if (this.isOff) this.misconfigurations.report(CLOCK, `differs from the service's by ${offSeconds} s`);
     else this.misconfigurations.clear(CLOCK);
   }
+
   private readOffsetMs(): number {
     return this.clocks.wall() - this.clocks.monotonic();
   }
