@@ -12,7 +12,7 @@ import { isId } from '../../foundation/common/ids.js';
 import { computeDigest, findKeys } from '../../foundation/crypto/secret.js';
 import type { AdminClient } from '../remote/admin-client.js';
 import { revokeKeys } from '../remote/credentials.command.js';
-import { identifyKeys } from '../remote/leaked.command.js';
+import { identifyKeys } from '../remote/identify-keys.js';
 import { announceIfSlow, CommandFailedError, type Confirm } from '../terminal.js';
 import { checkNodes, checkSettings, findUnreadyService } from './doctor-calls.js';
 import { checkKeys, checkPairsForUsers, listWarnings } from './doctor-keys.js';

@@ -9,7 +9,7 @@ import { formatPair, isOverlapOpen } from '../credential-state.js';
 import { describeCause } from '../failures.js';
 import { isFailure, joinPath, readErrorCode, readJson, sendRequest, type HttpRequest } from '../http-client.js';
 import { AdminClient, type Query } from '../remote/admin-client.js';
-import { identifyKeys } from '../remote/leaked.command.js';
+import { identifyKeys, type IdentifiedKeys } from '../remote/identify-keys.js';
 import { formatPlace } from './doctor-keys.js';
 import { JWKS_PATH, type TokenRules } from './environment-files.js';
 import { broken, warning, type PlatformFinding } from './finding.js';
@@ -174,10 +174,11 @@ function readHeldKey(pair: PlannedPair, file: PlannedService['file']): HeldKey[]
   return [{ pair, id, digest: computeDigest(key).toString('hex') }];
 }
 
-type KnownKeys = Awaited<ReturnType<typeof identifyKeys>>['items'];
-
 /** @returns what the service knows of the keys by their digests; undefined without an admin key that it accepts */
-async function lookUpKeys(held: readonly HeldKey[], client: AdminClient | undefined): Promise<KnownKeys | undefined> {
+async function lookUpKeys(
+  held: readonly HeldKey[],
+  client: AdminClient | undefined,
+): Promise<IdentifiedKeys['items'] | undefined> {
   const digests = held.map(({ digest }) => digest);
   const known = client && (await identifyKeys(client, digests).catch(() => undefined));
   return known?.searched.includes('app') ? known.items : undefined;
@@ -186,7 +187,7 @@ async function lookUpKeys(held: readonly HeldKey[], client: AdminClient | undefi
 /** @param known undefined when the service was not asked, and the database has the verdict */
 function findRefusal(
   { pair, id, digest }: HeldKey,
-  known: KnownKeys | undefined,
+  known: IdentifiedKeys['items'] | undefined,
   now: Date,
 ): PlatformFinding | undefined {
   // The plan does not recognise the previous key, which may be the one in the file; checkKeys() reports the overlap.

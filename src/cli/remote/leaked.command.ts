@@ -7,19 +7,15 @@ import type { Command } from 'commander';
 import * as z from 'zod';
 import { parseJson } from '../../foundation/common/json.js';
 import { isKeyKind, KEY_KIND_NAMES, KEY_KINDS, type KeyKindName } from '../../foundation/common/key-kinds.js';
-import { MAX_DIGESTS } from '../../foundation/config/limits.js';
 import { computeDigest, findKeys } from '../../foundation/crypto/secret.js';
 import { NEEDS_ADMIN_KEY } from '../command-options.js';
 import { describeCause } from '../failures.js';
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print, say } from '../terminal.js';
 import type { AdminClient } from './admin-client.js';
+import { identifyKeys, type IdentifiedKeys, type KnownKey } from './identify-keys.js';
 import { addRemote, createClient } from './remote-command.js';
-import type { IdentifiedKeysResponse } from '../../api/admin/identify.admin.controller.js';
 
-type KnownKey = IdentifiedKeysResponse['items'][number];
-
-const identified = z.object({ items: z.array(z.object({ digest: z.string() })), searched: z.array(z.string()) });
 const COLUMNS = ['place', 'kind', 'verdict', 'owner', 'id', 'last_used_at', 'last_used_for'] as const;
 const DROP = ['last_used_for', 'id', 'last_used_at'] as const;
 /** The service's name for each kind, by the word in the prefix of the key. */
@@ -130,22 +126,7 @@ function readReport(path: string): Find[] {
   return [...new Map(finds.map((find) => [`${find.place} ${'digest' in find ? find.digest : ''}`, find])).values()];
 }
 
-/** @returns the credentials by digest, and the kinds that the operator may be told of */
-export async function identifyKeys(client: AdminClient, found: readonly string[]) {
-  const digests = [...new Set(found)];
-  const items = new Map<string, KnownKey>();
-  let searched: readonly string[] = [];
-  for (let start = 0; start < digests.length; start += MAX_DIGESTS) {
-    const body = { digests: digests.slice(start, start + MAX_DIGESTS) };
-    const answer = await client.post<IdentifiedKeysResponse>('/keys/identify', body);
-    client.requireShape(identified, answer);
-    for (const item of answer.items) items.set(item.digest, item);
-    searched = answer.searched;
-  }
-  return { items, searched };
-}
-
-function toRow({ place, kind, digest }: Find, { items, searched }: Awaited<ReturnType<typeof identifyKeys>>) {
+function toRow({ place, kind, digest }: Find, { items, searched }: IdentifiedKeys) {
   const key = items.get(digest ?? '');
   const unlisted = searched.includes(kind) ? 'unknown' : 'not looked up: scope';
   const verdict = digest === undefined ? 'not looked up' : key ? (key.live ? 'LIVE' : 'ended') : unlisted;
