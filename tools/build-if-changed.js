@@ -69,7 +69,7 @@ function buildVerifier() {
   const isBuilt = existsSync(join(root, VERIFIER, 'dist/index.js')) && existsSync(VERIFIER_STAMP);
   if (isBuilt && readFileSync(VERIFIER_STAMP, 'utf8') === digest) return;
   console.error('Building the verifier for TypeScript …');
-  // Removed before the build, so that the next call continues after an interrupted one.
+  // Removed before the build, so that the next call builds again after an interrupted one.
   rmSync(VERIFIER_STAMP, { force: true });
   const { status } = spawnSync(process.execPath, [`${VERIFIER}/build.js`], { cwd: root, stdio: ['ignore', 2, 2] });
   process.exitCode = status ?? 1;
