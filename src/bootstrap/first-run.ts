@@ -29,6 +29,7 @@ export function ensureSecrets(variables: Variables): Variables {
   const proposal = EnvFile.read(PROPOSAL);
   const file = EnvFile.read(FILE);
   if (!proposal.exists) return ensureSecrets(variables);
+  const generated = missing.filter((name) => file.get(name) === undefined);
   for (const name of missing) {
     const value = file.get(name) ?? proposal.get(name);
     if (value === undefined) throw new Error(`${PROPOSAL} has no ${name}: delete this file and start again`);
@@ -41,6 +42,7 @@ export function ensureSecrets(variables: Variables): Variables {
     throw error;
   }
   rmSync(PROPOSAL, { force: true });
+  if (generated.length > 0) console.log(`Generated ${generated.join(', ')}, now in ${FILE}`);
   return { ...variables, ...Object.fromEntries(missing.map((name) => [name, file.get(name)])) };
 }
 

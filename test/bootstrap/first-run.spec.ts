@@ -24,13 +24,17 @@ describe('the greeting of a start', () => {
 describe('the secrets of a first start', () => {
   const before = process.cwd();
   let folder: string;
+  let printed: string[];
 
   beforeEach(() => {
     folder = mkdtempSync(join(tmpdir(), 'platform-auth-first-run-'));
     process.chdir(folder);
+    printed = [];
+    jest.spyOn(console, 'log').mockImplementation((line: string) => printed.push(line));
   });
 
   afterEach(() => {
+    jest.restoreAllMocks();
     process.chdir(before);
     rmSync(folder, { recursive: true });
   });
@@ -54,6 +58,14 @@ describe('the secrets of a first start', () => {
     expect(readFileSync('.env', 'utf8')).toMatch(
       /^LOG_LEVEL=warn\nSECRET_KEY=\S+\nMASTER_KEY=\S+\nADMIN_API_KEY=\S+\nAUDIT_SEAL_KEY=\S+\n$/,
     );
+  });
+
+  it('are named when they are written, so that one that replaces a lost one does not go unnoticed', () => {
+    const { SECRET_KEY, MASTER_KEY } = ensureSecrets({});
+    expect(printed).toEqual(['Generated SECRET_KEY, MASTER_KEY, ADMIN_API_KEY, AUDIT_SEAL_KEY, now in .env']);
+    writeFileSync('.env', `SECRET_KEY=${SECRET_KEY}\nMASTER_KEY=${MASTER_KEY}\n`);
+    ensureSecrets(read());
+    expect(printed.slice(1)).toEqual(['Generated ADMIN_API_KEY, now in .env']);
   });
 
   it('are taken from another process that has written them since the variables were read', () => {
