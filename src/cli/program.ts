@@ -36,7 +36,10 @@ export function createProgram(version: string, output: Output): Command {
     .description('Operate the authentication service.')
     .version(version, '--version', 'print the version')
     .option('--json', 'print the result as JSON, for scripts')
-    .configureHelp({ showGlobalOptions: true })
+    .configureHelp({
+      showGlobalOptions: true,
+      optionTerm: ({ flags, mandatory }) => (mandatory ? `${flags} (required)` : flags),
+    })
     .addHelpText('after', `\n${EXIT_CODES}\nEach command's --help names the variables that it needs.`)
     .showHelpAfterError('(see platform-auth --help)')
     // No suggestion, because the most similar word may revoke or delete.
