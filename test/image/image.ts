@@ -3,7 +3,7 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { arch } from 'node:os';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { makeTemporaryFolder } from '../../tools/postgres.js';
@@ -54,7 +54,7 @@ export function buildImage(cleanup: Cleanup): Image {
   buildah('add', '--quiet', base, makeBase(join(folder, 'base')), '/');
   buildah('commit', '--quiet', '--rm', base, BASE);
   const cache = join(folder, 'npm-cache');
-  cpSync(run('npm', 'config', 'get', 'cache'), cache, { recursive: true });
+  cpSync(run('npm', 'config', 'get', 'cache'), cache, { recursive: true, filter: isLasting });
   const options = [
     '--quiet',
     '--format',
@@ -77,6 +77,9 @@ export function buildImage(cleanup: Cleanup): Image {
     healthCheck: config.Healthcheck.Test.slice(1),
   };
 }
+
+/** Whether a part of npm's cache stays while another npm uses it. */
+const isLasting = (path: string): boolean => !['tmp', '_logs'].includes(basename(path));
 
 /** @returns why no image can be built here */
 export function findObstacle(): string | undefined {
