@@ -60,6 +60,20 @@ it.each([
   expect(stderr).not.toMatch(/did you mean|revoke|delete|--prune/i);
 });
 
+it('`help nodes issue` prints the help of `nodes issue`', async () => {
+  const cli = new Cli('http://127.0.0.1:1');
+  expect(await cli.ok('help nodes issue')).toBe(await cli.ok('nodes issue --help'));
+  expect(await cli.ok('help nodes')).toBe(await cli.ok('nodes --help'));
+});
+
+it('explain says what to type when it gets an e-mail address in place of a command', async () => {
+  const cli = new Cli('http://127.0.0.1:1');
+  const { code, stderr } = await cli.run('explain alice@example.org');
+  expect(code).toBe(2);
+  expect(stderr).toMatch(/unknown command 'alice@example\.org'\. Type: platform-auth explain user alice@example\.org\n/);
+  expect((await cli.run('explain nod')).stderr).toMatch(/^error: unknown command 'nod'\n/);
+});
+
 const GROUPS = ['nodes', 'apps', 'users', 'households', 'operators', 'explain', 'audit'];
 
 describe('platform-auth completion', () => {

@@ -32,6 +32,10 @@ export function addExplainCommands(root: Command): void {
   const needs = `${NEEDS_ADMIN_KEY}\nExit code 0 whatever the verdict: scripts read accepted_now of --json.`;
   const help = { needs, example: `node ${EXAMPLES.id}` };
   const explain = addCommand(root, 'explain', 'Say why a credential or a login would be refused now.', help);
+  explain.on('command:*', ([unknown = '']: string[]) => {
+    const advice = unknown.includes('@') ? `. Type: platform-auth explain user ${unknown}` : '';
+    explain.error(`error: unknown command '${unknown}'${advice}`);
+  });
   addRemote(explain, 'node <node_id>', 'Why would this node be refused now?', `${EXAMPLES.id} --target recipes`)
     .option('--target <service>', 'the service that the key is presented to')
     .answer(
