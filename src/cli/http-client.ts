@@ -2,6 +2,7 @@
 // are returned instead of followed, so that a credential reaches only the address it was meant for. `callService` adds
 // the body and the errors that an operator reads.
 import * as z from 'zod';
+import { describeSource } from '../foundation/config/environment.js';
 import { replaceControlCharacters } from './tables.js';
 import { announceIfSlow, CommandFailedError } from './terminal.js';
 
@@ -138,6 +139,9 @@ function describeFailure(url: string, error: unknown): string {
   if (name === 'SyntaxError') return `${url} answered with a body that is not valid JSON.`;
   if (code === 'ECONNREFUSED')
     return `Connection to ${url} refused: is the service running? Start it (\`npm start\`), or correct --url or AUTH_URL.`;
+  // https://fetch.spec.whatwg.org/#port-blocking: it has no code.
+  if (((error as Error).cause as Error | undefined)?.message === 'bad port')
+    return `${url} was not called: fetch never connects to this port, which belongs to another protocol. Correct --url or AUTH_URL.`;
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
     return `The host of ${url} has no address. Correct --url or AUTH_URL.`;
   if (UNTRUSTED_CERTIFICATE.test(code))
@@ -188,7 +192,7 @@ export function readProblem({ body }: Answer): ProblemBody | undefined {
 
 function adviseOn({ status, retryAfter }: Answer, { code, scopes = [] }: ProblemBody, path: string): string {
   if (code === 'invalid_admin_key')
-    return '\n  ADMIN_API_KEY is neither the key that the service runs with nor the key of a live operator.';
+    return `\n  The ADMIN_API_KEY ${describeSource('ADMIN_API_KEY')} is neither the key that the service runs with nor the key of a live operator.`;
   if (code === 'missing_scope') return `\n  The key is valid. Its operator needs the scope ${scopes.join(' or ')}.`;
   if (code === 'credential_revoked') return '\n  Nothing was changed. Make a new one instead.';
   if (code === 'not_found') {

@@ -180,7 +180,7 @@ describe('platform-auth nodes', () => {
         ['nodes', 'list'],
         /invalid_admin_key, 401[^]*is neither the key that the service/,
       ],
-      [as(admin, 'http://127.0.0.1:1'), ['nodes', 'list'], /^The connection|^Connection to/],
+      [as(admin, 'http://127.0.0.1:1'), ['nodes', 'list'], /^http:.* was not called: fetch never connects to this port/],
       [as(admin, 'ftp://x'), ['nodes', 'list'], /^--url or AUTH_URL must be/],
       [cli, ['nodes', 'show', 'x'], /not_found, 404[^]*nodes list` shows[^]*request id/],
       [
@@ -190,6 +190,19 @@ describe('platform-auth nodes', () => {
       ],
     ];
     for (const [each, parameters, expected] of cases) expect(await each.fails(...parameters)).toMatch(expected);
+  });
+
+  it('says whether a refused ADMIN_API_KEY was that of the environment or of .env', async () => {
+    const [wrong, other] = ['x'.repeat(40), 'y'.repeat(40)];
+    const ofFile = new Cli(urlOf(app), {});
+    expect(await ofFile.with({ ADMIN_API_KEY: wrong }).fails('nodes list')).toContain(
+      'The ADMIN_API_KEY of the environment is neither',
+    );
+    writeFileSync(ofFile.path('.env'), `ADMIN_API_KEY=${other}\n`);
+    expect(await ofFile.fails('nodes list')).toContain('The ADMIN_API_KEY of .env is neither');
+    const said = await ofFile.with({ ADMIN_API_KEY: wrong }).fails('nodes list');
+    expect(said).toContain('The ADMIN_API_KEY of the environment, which overrides that of .env, is neither');
+    expect(said).not.toMatch(/xxx|yyy/);
   });
 
   it.each([

@@ -96,13 +96,25 @@ export function readProcessVariables(): Variables {
  */
 export function readVariables(file = '.env'): Variables {
   const given = readProcessVariables();
-  if (given.NODE_ENV === 'production') return given;
+  return given.NODE_ENV === 'production' ? given : overrideVariables(readFileVariables(file), given);
+}
+
+function readFileVariables(file: string): Variables {
   try {
-    return overrideVariables(dropEmpty(parse(readFileSync(file))), given);
+    return dropEmpty(parse(readFileSync(file)));
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return given;
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return {};
     throw error;
   }
+}
+
+/** @returns which of the two that {@link readVariables} reads gave it a variable, for the middle of a sentence */
+export function describeSource(name: VariableName, file = '.env'): string {
+  const given = readProcessVariables();
+  const isSetIn = (variables: Variables): boolean => Boolean(variables[name] ?? variables[toFileVariable(name)]);
+  if (!isSetIn(given)) return `of ${file}`;
+  const isOverriding = given.NODE_ENV !== 'production' && isSetIn(readFileVariables(file));
+  return isOverriding ? `of the environment, which overrides that of ${file},` : 'of the environment';
 }
 
 /** A secret and the name of its file count as one variable: overriding one of them removes the other. */
