@@ -70,7 +70,9 @@ it('explain says what to type when it gets an e-mail address in place of a comma
   const cli = new Cli('http://127.0.0.1:1');
   const { code, stderr } = await cli.run('explain alice@example.org');
   expect(code).toBe(2);
-  expect(stderr).toMatch(/unknown command 'alice@example\.org'\. Type: platform-auth explain user alice@example\.org\n/);
+  expect(stderr).toMatch(
+    /unknown command 'alice@example\.org'\. Type: platform-auth explain user alice@example\.org\n/,
+  );
   expect((await cli.run('explain nod')).stderr).toMatch(/^error: unknown command 'nod'\n/);
 });
 

@@ -180,7 +180,11 @@ describe('platform-auth nodes', () => {
         ['nodes', 'list'],
         /invalid_admin_key, 401[^]*is neither the key that the service/,
       ],
-      [as(admin, 'http://127.0.0.1:1'), ['nodes', 'list'], /^http:.* was not called: fetch never connects to this port/],
+      [
+        as(admin, 'http://127.0.0.1:1'),
+        ['nodes', 'list'],
+        /^http:.* was not called: fetch never connects to this port/,
+      ],
       [as(admin, 'ftp://x'), ['nodes', 'list'], /^--url or AUTH_URL must be/],
       [cli, ['nodes', 'show', 'x'], /not_found, 404[^]*nodes list` shows[^]*request id/],
       [
