@@ -251,13 +251,15 @@ export class Maintenance implements OnModuleInit, OnApplicationShutdown {
 }
 
 /**
- * Seals new rows of the audit log every few seconds and copies the events among them, and once before the service
- * listens: after a restore from a dump the new epoch must begin before new rows are written.
+ * Seals new rows of the audit log every few seconds, and copies the events among them half an interval later: a login
+ * beside both at once would give way twice. Seals once before the service listens, because after a restore from a dump
+ * the new epoch must begin before new rows are written.
  */
 @Injectable()
 export class SealJob implements OnModuleInit, OnApplicationShutdown {
   private timer: NodeJS.Timeout | undefined;
-  private running: Promise<number> | undefined;
+  private sealing: Promise<number> | undefined;
+  private copying: Promise<void> | undefined;
   private readonly failedSteps = new Set<string>();
 
   constructor(
@@ -270,31 +272,38 @@ export class SealJob implements OnModuleInit, OnApplicationShutdown {
 
   async onModuleInit(): Promise<void> {
     await this.sealNewRows();
-    const intervalMs = this.environment.auditSealIntervalSeconds * MS_PER_SECOND;
-    this.timer = setInterval(() => void this.sealNewRows(), intervalMs).unref();
+    await this.copyNewEvents();
+    const halfIntervalMs = (this.environment.auditSealIntervalSeconds * MS_PER_SECOND) / 2;
+    let isSealNext = true;
+    this.timer = setInterval(() => {
+      void (isSealNext ? this.sealNewRows() : this.copyNewEvents());
+      isSealNext = !isSealNext;
+    }, halfIntervalMs).unref();
   }
 
   async onApplicationShutdown(): Promise<void> {
     clearInterval(this.timer);
-    await this.running;
+    await Promise.all([this.sealing, this.copying]);
   }
 
   /** Single flight. Never rejects, because the next run retries. @returns the number of sealed rows */
   sealNewRows(): Promise<number> {
-    this.running ??= this.trySeal().finally(() => (this.running = undefined));
-    return this.running;
+    let count = 0;
+    this.sealing ??= this.tryStep('audit_seal_failed', 'audit_seals_again', async () => {
+      count = await this.seals.sealNewRows();
+    })
+      .then(() => count)
+      .finally(() => (this.sealing = undefined));
+    return this.sealing;
   }
 
-  private async trySeal(): Promise<number> {
-    let count = 0;
-    await this.tryStep('audit_seal_failed', 'audit_seals_again', async () => {
-      count = await this.seals.sealNewRows();
-    });
-    await this.tryStep('event_copy_failed', 'event_copy_again', async () => {
+  /** Copies events and measures how far each service lags behind. Single flight. Never rejects. */
+  copyNewEvents(): Promise<void> {
+    this.copying ??= this.tryStep('event_copy_failed', 'event_copy_again', async () => {
       await this.events.copyNewSeals();
       await this.eventLag.measure();
-    });
-    return count;
+    }).finally(() => (this.copying = undefined));
+    return this.copying;
   }
 
   /** Logs the first failure of a step, and that it works again. */

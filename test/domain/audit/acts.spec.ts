@@ -20,6 +20,7 @@ import { Authenticator } from '../second-factors/authenticator.js';
 import { FactorOwner } from '../second-factors/owner.js';
 import { recorded, type Item } from './record.js';
 import { ES256, listKids, Operator } from '../signing-keys/support.js';
+import { tell } from '../events/subscriber.js';
 
 const ADMIN = { door: 'admin', id: null };
 const ANONYMOUS = { door: 'open', id: null };
@@ -469,7 +470,7 @@ describe('the audit log', () => {
     await expectNoRow(app.admin.put(path, { types }));
     const { id } = await app.user();
     await app.admin.delete(`/users/${id}`).expect(204);
-    await app.nest.get(SealJob).sealNewRows();
+    await tell(app);
     const read = (body: object = {}) => app.post('/internal/events', { consumer: 'one', ...body }).set(headers);
     const { cursor } = (await read()).body.events[0];
     await expectRow(read({ after: cursor }), {

@@ -20,7 +20,9 @@ interface Answer {
 
 /** Seals what was committed, and copies the events of the seals. */
 export async function tell(app: TestApp): Promise<void> {
-  await app.nest.get(SealJob).sealNewRows();
+  const job = app.nest.get(SealJob);
+  await job.sealNewRows();
+  await job.copyNewEvents();
 }
 
 /** One consumer of a service that subscribes to events. */

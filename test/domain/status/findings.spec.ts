@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { CountedRefusals } from '../../../src/domain/audit/counted-refusals.js';
-import { SealJob } from '../../../src/domain/maintenance/jobs.js';
 import { HourlyCounts } from '../../../src/domain/status/hourly-counts.js';
 import { VerifierPolls } from '../../../src/domain/status/verifier-polls.js';
 import { recorded } from '../audit/record.js';
 import { eventually } from '../../../tools/eventually.js';
 import { useAppPerTest } from '../../support/use-app.js';
+import { tell } from '../events/subscriber.js';
 
 interface Finding {
   readonly check: string;
@@ -162,7 +162,7 @@ describe('GET /api/v0/admin/findings', () => {
     await app.admin.put(`/event-subscriptions/${caller}`, { types: ['user.deleted'] }).expect(200);
     const { id } = await app.user();
     await app.admin.delete(`/users/${id}`).expect(204);
-    await app.nest.get(SealJob).sealNewRows();
+    await tell(app);
     expect(await find('unread_deletions')).toEqual([]);
     await app.database.query(`UPDATE events SET time = time - interval '49 hours' WHERE type = 'user.deleted'`);
     expect(await find('unread_deletions')).toMatchObject([

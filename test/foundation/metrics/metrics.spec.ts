@@ -12,6 +12,7 @@ import { AuditJob, KeyMaterialJob, PurgeJob, SealJob } from '../../../src/domain
 import { MetricsServer } from '../../../src/foundation/metrics/metrics-server.js';
 import { ES256 } from '../../domain/signing-keys/support.js';
 import { insertion } from '../../domain/audit/auditor.js';
+import { tell } from '../../domain/events/subscriber.js';
 import { Readiness } from '../../../src/api/health/health-probe.js';
 
 const ON = { METRICS_PORT: '0' };
@@ -317,7 +318,7 @@ describe('docs/observability.md', () => {
     await app.validateNode('no:node').expect(401);
     await app.service('recipes', 'auth');
     await app.admin.put('/event-subscriptions/recipes', { types: ['user.deleted'] }).expect(200);
-    await app.nest.get(SealJob).sealNewRows();
+    await tell(app);
     await (await allowExchange(app))('ocr').expect(200);
     await app.refresh('no token').expect(401);
     const refusal = { event: 'session.refresh.refused', reason: 'malformed' };
