@@ -10,8 +10,8 @@ export default {
   // `npm run test:process` runs these.
   testPathIgnorePatterns: ['/node_modules/', '\\.process\\.spec\\.js$'],
   transform: {},
-  runtime: '<rootDir>/test/support/jest/runtime.js',
-  testEnvironment: '<rootDir>/test/support/jest/environment.js',
+  runtime: '<rootDir>/dist/test/support/jest/runtime.js',
+  testEnvironment: '<rootDir>/dist/test/support/jest/environment.js',
   setupFilesAfterEnv: ['<rootDir>/dist/test/support/each-file.js'],
   globalSetup: '<rootDir>/dist/test/support/programs/global-setup.js',
   globalTeardown: '<rootDir>/dist/test/support/programs/global-teardown.js',

@@ -119,10 +119,10 @@ describe('a server process', () => {
   });
 });
 
-describe('tools/jest.js', () => {
+describe('tools/jest.ts', () => {
   /** @returns the compiled files that it would run */
   const listTests = (...paths: string[]): string[] => {
-    const words = ['--no-warnings', 'tools/jest.js', '--listTests', ...paths];
+    const words = ['--no-warnings', 'dist/tools/jest.js', '--listTests', ...paths];
     const { stdout } = spawnSync(process.execPath, words, { cwd: fromRoot('.'), encoding: 'utf8' });
     return stdout.trimEnd().split('\n').sort();
   };

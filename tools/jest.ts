@@ -3,14 +3,14 @@
 import { join, relative } from 'node:path';
 import { run } from 'jest';
 
-const ROOT = join(import.meta.dirname, '..');
+const ROOT = join(import.meta.dirname, '../..');
 /** jest.config.js leaves these tests to `npm run test:process`. */
 const IS_PROCESS_TEST = /\.process\.spec(\.[jt]s)?$/;
 /** With these flags jest.config.js also runs a process test that is named on the command line. */
 const WITH_PROCESS_TESTS = ['--testPathIgnorePatterns=/node_modules/', '--maxWorkers=3'];
 
 /** @returns the path of the compiled file for the path of a test file; any other word as it is */
-function toCompiled(word) {
+function toCompiled(word: string): string {
   if (!/^[^-].*\.spec\.[jt]s$/.test(word)) return word;
   const path = relative(ROOT, word).replace(/^dist[\\/]/, '');
   return join('dist', path).replace(/\.ts$/, '.js');

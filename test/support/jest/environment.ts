@@ -8,22 +8,22 @@ export default class NativeEnvironment {
   moduleMocker = new ModuleMocker(globalThis);
 
   /** Sets the `jest` object of each test file. */
-  setup() {
+  setup(): void {
     const { moduleMocker } = this;
     Reflect.deleteProperty(globalThis, TEST_TIMEOUT);
-    globalThis.jest = {
+    Reflect.set(globalThis, 'jest', {
       fn: moduleMocker.fn.bind(moduleMocker),
       spyOn: moduleMocker.spyOn.bind(moduleMocker),
       restoreAllMocks: moduleMocker.restoreAllMocks.bind(moduleMocker),
-      setTimeout: (ms) => (globalThis[TEST_TIMEOUT] = ms),
-    };
+      setTimeout: (ms: number) => Reflect.set(globalThis, TEST_TIMEOUT, ms),
+    });
   }
 
-  teardown() {
+  teardown(): void {
     this.moduleMocker.restoreAllMocks();
   }
 
-  getVmContext() {
+  getVmContext(): null {
     return null;
   }
 }
