@@ -2,6 +2,7 @@
 // wait for a delivery.
 import { execFile } from 'node:child_process';
 import { StartTimeoutError, StartWatch } from '../foundation/common/start-watch.js';
+import { inspectEnvFile } from '../foundation/config/env-file.js';
 import { InvalidEnvironmentError, type Environment, type Variables } from '../foundation/config/environment.js';
 import { listWeakSettings } from '../foundation/config/weak-settings.js';
 import { isMasterKeyShared } from '../foundation/crypto/secret.js';
@@ -26,7 +27,10 @@ export function watchStart(environment: Environment): StartWatch {
   );
 }
 
-/** Warns of variables that do nothing, share too much or are weak, and of routes that this configuration lacks. */
+/**
+ * Warns of variables that do nothing, share too much or are weak, of an `.env` that other users may read, and of routes
+ * that this configuration lacks.
+ */
 export function reportSettings(environment: Environment, variables: Variables): void {
   const reason = describeIgnoredVariables(variables);
   const log = createConsoleLog(environment);
@@ -38,6 +42,14 @@ export function reportSettings(environment: Environment, variables: Variables): 
         'holds the SECRET_KEY can make login challenges, which stand for a password, and with a dump read TOTP ' +
         'secrets. Set MASTER_KEY and end its rotation (docs/operations/keys.md), or sign access tokens with ES256',
     });
+  if (isMasterKeyMissing(environment))
+    log.warn('master_key_shared', {
+      reason:
+        'MASTER_KEY is not set, so SECRET_KEY stands in for it. If .env had a MASTER_KEY, write it back: without it, ' +
+        'sessions end, and TOTP secrets and signing keys cannot be decrypted',
+    });
+  if (environment.nodeEnv !== 'production')
+    for (const flaw of inspectEnvFile('.env')) log.warn('env_file_flawed', { reason: flaw });
   for (const { variable, detail } of listWeakSettings(environment))
     log.warn('setting_is_weak', { reason: `${variable}: ${detail}` });
   if (!isMailEnabled(environment))
@@ -50,6 +62,11 @@ export function reportSettings(environment: Environment, variables: Variables): 
 export function hasSharedMasterKey(environment: Environment): boolean {
   const { nodeEnv, accessTokenAlgorithm } = environment;
   return nodeEnv === 'production' && accessTokenAlgorithm === 'HS256' && isMasterKeyShared(environment);
+}
+
+/** In development a lost MASTER_KEY would go unnoticed, because no new one is generated beside a SECRET_KEY. */
+export function isMasterKeyMissing({ nodeEnv, masterKey, secretKey }: Environment): boolean {
+  return nodeEnv === 'development' && masterKey === secretKey;
 }
 
 /** @returns why the start failed, without a secret */

@@ -76,8 +76,13 @@ describe.each([
       const serverOfSecond = folder.serverPid!;
       expect(await second.stop()).toBe(0);
       expectNothingLeft(serverOfSecond);
+      expect(second.output).not.toMatch(/env_file_flawed|master_key_shared/);
       folder.deleteData();
+      folder.replaceEnvironmentFile(made!.text.replace(/^MASTER_KEY=/m, 'MASTER_KEY '), 0o644);
       const anew = await start();
+      await printed(anew, 'MASTER_KEY is not set');
+      await printed(anew, 'Type: chmod 600 .env');
+      await printed(anew, '.env sets nothing in line 3');
       expect(await call(anew, 'login')).toBe(401);
       expect(await call(anew, 'register')).toBe(201);
       expect(await anew.stop()).toBe(0);

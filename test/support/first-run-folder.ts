@@ -29,6 +29,12 @@ export class FirstRunFolder {
     return { text: readFileSync(path, 'utf8'), mode: statSync(path).mode & 0o777 };
   }
 
+  replaceEnvironmentFile(text: string, mode: number): void {
+    const path = join(this.path, '.env');
+    writeFileSync(path, text);
+    chmodSync(path, mode);
+  }
+
   get hasCluster(): boolean {
     return existsSync(this.server);
   }

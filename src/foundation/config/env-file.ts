@@ -1,10 +1,11 @@
-import type { Stats } from 'node:fs';
+import { readFileSync, statSync, type Stats } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { parse } from 'dotenv';
 import { createFile, readRegular, rehearseReplacement, replaceFile } from '../common/durable-file.js';
 
 const PRIVATE_MODE = 0o600;
 const OTHER_USERS_MASK = 0o077;
+const MAX_NAMED_LINES = 5;
 /** Group 1 is the name, group 2 the value with its quotes. A quoted value may span lines. */
 const ASSIGNMENT =
   /^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*=[ \t]*('(?:\\'|[^'])*'|"(?:\\"|[^"])*"|`(?:\\`|[^`])*`|[^#\r\n]*)/dgm;
@@ -51,7 +52,7 @@ export class EnvFile {
   }
 
   get mode(): string {
-    return ((this.stats?.mode ?? PRIVATE_MODE) & 0o777).toString(8).padStart(4, '0');
+    return formatMode(this.stats ?? { mode: PRIVATE_MODE });
   }
 
   get changes(): string[] {
@@ -123,6 +124,31 @@ export function setVariable(text: string, name: string, value: string): string {
   const lineEnd = detectLineEnd(text);
   const isComplete = text === '' || text.endsWith('\n');
   return `${text}${isComplete ? '' : lineEnd}${name}=${quoted}${lineEnd}`;
+}
+
+/** @returns what an operator should mend in an environment file, without anything that stands in it */
+export function* inspectEnvFile(path: string): Generator<string> {
+  const stats = statSync(path, { throwIfNoEntry: false });
+  if (!stats) return;
+  // Windows has no modes, and reports every file as open.
+  if (process.platform !== 'win32' && (stats.mode & OTHER_USERS_MASK) !== 0)
+    yield `other users of this machine may read ${path} (mode ${formatMode(stats)}), which holds secrets. Type: chmod 600 ${path}`;
+  const lines = findStrayLines(readFileSync(path, 'utf8'));
+  if (lines.length === 0) return;
+  const numbers = lines.slice(0, MAX_NAMED_LINES).join(', ') + (lines.length > MAX_NAMED_LINES ? ' …' : '');
+  yield `${path} sets nothing in line ${numbers}: write NAME=value there, or # in front of a comment`;
+}
+
+/** @returns the numbers of the lines that are neither blank nor a comment nor an assignment */
+function findStrayLines(text: string): number[] {
+  // The lines of a quoted value are parts of its assignment.
+  const lines = text.replace(ASSIGNMENT, (match) => `#${match.replace(/[^\n]/g, '')}`).split('\n');
+  const isStray = (line: string): boolean => !/^\s*(#|$)/.test(line) && Object.keys(parse(line)).length === 0;
+  return lines.flatMap((line, index) => (isStray(line) ? [index + 1] : []));
+}
+
+function formatMode({ mode }: Pick<Stats, 'mode'>): string {
+  return (mode & 0o777).toString(8).padStart(4, '0');
 }
 
 export function detectLineEnd(text: string): string {

@@ -9,7 +9,7 @@ import {
   type Variables,
 } from '../../../src/foundation/config/environment.js';
 import { describeIgnoredVariables } from '../../../src/bootstrap/ignored-variables.js';
-import { hasSharedMasterKey } from '../../../src/bootstrap/start-report.js';
+import { hasSharedMasterKey, isMasterKeyMissing } from '../../../src/bootstrap/start-report.js';
 import { VARIABLE_TYPES } from '../../../src/foundation/config/variables.js';
 import { MASTER_KEY, SECRET_KEY } from '../../support/settings.js';
 import { MAIL_VARIABLES } from '../../support/mail-server.js';
@@ -207,6 +207,14 @@ describe('the configuration', () => {
     ['a development', { NODE_ENV: 'development' }, false],
   ])('warns in production when dependents hold the master key: %s', (_what, variables, isShared) => {
     expect(hasSharedMasterKey(parseEnvironment({ ...GOOD, NODE_ENV: 'production', ...variables }))).toBe(isShared);
+  });
+
+  it.each([
+    ['no MASTER_KEY', {}, true],
+    ['a MASTER_KEY of its own', { MASTER_KEY }, false],
+    ['production, which has a warning of its own', { NODE_ENV: 'production' }, false],
+  ])('warns in development when SECRET_KEY stands in for the MASTER_KEY: %s', (_what, variables, isMissing) => {
+    expect(isMasterKeyMissing(parseEnvironment({ ...GOOD, NODE_ENV: 'development', ...variables }))).toBe(isMissing);
   });
 
   it('derives from SECRET_KEY, and its former value, only without a MASTER_KEY', () => {

@@ -15,7 +15,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse } from 'dotenv';
 import fc from 'fast-check';
-import { EnvFile, FileChangedError } from '../../../src/foundation/config/env-file.js';
+import { EnvFile, FileChangedError, inspectEnvFile } from '../../../src/foundation/config/env-file.js';
 import {
   InvalidEnvironmentError,
   overrideVariables,
@@ -45,6 +45,30 @@ describe('an environment file', () => {
     if (file.needsWriting) file.write('# new');
     return readFileSync(path, 'latin1');
   };
+
+  it.each([
+    ['nothing', '\n# mine\n  # c\nA=1 # c\nexport B="x\ny\nz"\r\n\r\nC: 3\nD =\n  E = 5\nF=\'a b\'\n', []],
+    ['a line without =', 'A=1\ns3cret\n', ['line 2: write NAME=value']],
+    ['a quoted value before it', 'A="\n\n"\ns3cret', ['line 4: write']],
+    ['a name with a blank', 'MY s3cret=1', ['line 1: write']],
+    ['many', 's3cret\n'.repeat(9), ['line 1, 2, 3, 4, 5 …: write']],
+  ])('is inspected for lines that set nothing, which are not quoted: %s', (_what, text, expected) => {
+    writeFileSync(path, text, { mode: 0o600 });
+    const found = [...inspectEnvFile(path)];
+    expect(found).toEqual(expected.map((part) => expect.stringContaining(part) as string));
+    expect(found.join()).not.toContain('s3cret');
+  });
+
+  it('is inspected for users who may read it beside its owner', () => {
+    expect([...inspectEnvFile(path)]).toEqual([]);
+    writeFileSync(path, 'A=1\n');
+    chmodSync(path, 0o644);
+    expect([...inspectEnvFile(path)]).toEqual([
+      expect.stringMatching(/ocr\.env \(mode 0644\).* Type: chmod 600 .*ocr\.env$/),
+    ]);
+    chmodSync(path, 0o600);
+    expect([...inspectEnvFile(path)]).toEqual([]);
+  });
 
   it.each([
     ['appends what is new', '# mine\nA=1\n', '# mine\nA=1\nKEY=value\n'],
