@@ -33,6 +33,23 @@ describe('GET /', () => {
   });
 });
 
+describe('GET / with CONSOLE=on', () => {
+  const app = useApp({ variables: { ...UNLEASED, CONSOLE: 'on' } });
+
+  it('names the console', async () => {
+    expect((await app.get('/')).body).toMatchObject({ health: '/health', console: '/console' });
+    expect((await app.get('/').set('Accept', BROWSER)).text).toContain('href="console"');
+  });
+});
+
+describe('GET / with CONSOLE=on and INTERNAL_PORT', () => {
+  const app = useApp({ variables: { ...UNLEASED, CONSOLE: 'on', INTERNAL_PORT: '0' } });
+
+  it('does not name the console, which PORT does not serve', async () => {
+    expect((await app.get('/')).body).not.toHaveProperty('console');
+  });
+});
+
 const PAGES = ['/docs', '/docs/', '/docs/index.html', '/docs-json', '/docs-yaml', '/docs/swagger-ui-init.js'];
 
 const FILES = ['swagger-ui.css', 'index.css', 'swagger-ui-bundle.js', 'favicon-16x16.png', 'favicon-32x32.png'];

@@ -29,8 +29,10 @@ const FILES: Readonly<Record<string, readonly string[]>> = {
 
 /** Serves them as DOCS says (ASVS 13.4.5). */
 export function serveDocs(app: INestApplication): void {
-  const { docs } = app.get(Environment);
+  const { docs, console, internalPort } = app.get(Environment);
   if (docs === 'off') return;
+  // A page that PORT serves does not name what only INTERNAL_PORT has.
+  const hasConsole = console === 'on' && (internalPort === undefined || docs === 'internal');
   const audience = docs === 'internal' ? 'operators' : 'anyone';
   const http = app.getHttpAdapter();
   const table = app.get(RouteTable);
@@ -42,7 +44,7 @@ export function serveDocs(app: INestApplication): void {
     install(path, createPageHandler(...page));
   let read: OpenAPIObject | undefined;
   const document = (): OpenAPIObject => (read ??= readDocument(table));
-  install('/', createHomeHandler());
+  install('/', createHomeHandler(hasConsole));
   serve('/docs-json', JSON_TYPE, () => JSON.stringify(document()));
   // YAML aliases are off, because many readers of OpenAPI do not resolve them.
   serve('/docs-yaml', 'text/yaml; charset=utf-8', async () => {
@@ -97,24 +99,26 @@ function readDocsFile(name: string): Buffer {
 }
 
 /** Answers browsers with a page, and all other clients with JSON. */
-function createHomeHandler(): (request: Request, response: Response) => Promise<void> {
+function createHomeHandler(hasConsole: boolean): (request: Request, response: Response) => Promise<void> {
   const version = readPackageVersion();
-  const json = createPageHandler(JSON_TYPE, () => JSON.stringify({ name: NAME, version, ...LINKS }));
-  const html = createPageHandler(HTML, () => renderHome(version));
+  const links = { ...LINKS, ...(hasConsole && { console: '/console' }) };
+  const json = createPageHandler(JSON_TYPE, () => JSON.stringify({ name: NAME, version, ...links }));
+  const html = createPageHandler(HTML, () => renderHome(version, hasConsole));
   return (request, response) => {
     response.vary('Accept');
     return request.accepts(['json', 'html']) === 'html' ? html(request, response) : json(request, response);
   };
 }
 
-function renderHome(version: string): string {
+function renderHome(version: string, hasConsole: boolean): string {
+  const console = hasConsole ? '\n      <li><a href="console">Console for operators</a></li>' : '';
   const body = `<body class="home">
     <h1>Authentication service</h1>
     <p>${NAME} ${version}</p>
     <ul>
       <li><a href="docs">API documentation</a></li>
       <li><a href="docs-json">OpenAPI document</a></li>
-      <li><a href="health">Health</a></li>
+      <li><a href="health">Health</a></li>${console}
     </ul>
   </body>`;
   return renderPage('docs/', ['page.css'], body);
