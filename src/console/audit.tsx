@@ -11,7 +11,7 @@ import { AdminApi } from './admin-api.js';
 import { ConsolePages } from './console-pages.js';
 import { getSession, keepForm, readFilters, type Fields } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
-import { Ago, Moment, PAST, resolveMoments } from './moments.js';
+import { Ago, formatDuration, Moment, PAST, resolveMoments } from './moments.js';
 import { Filters } from './forms.js';
 import { Id, Named } from './copyable.js';
 import { Page, sendPage, setPageHeaders } from './page.js';
@@ -70,8 +70,8 @@ export class AuditPages {
       <Page title="Audit events" session={getSession(request)} at={ADDRESS} needs={['read']}>
         <p>
           The oldest event without a seal is{' '}
-          <span class={unsealed?.is_overdue ? 'bad' : 'good'}>{unsealed?.seconds} s old</span>. A seal proves that the
-          events before it are unchanged: <code>platform-auth audit verify</code>.
+          <span class={unsealed?.is_overdue ? 'bad' : 'good'}>{formatDuration(unsealed?.seconds ?? 0)} old</span>. A
+          seal proves that the events before it are unchanged: <code>platform-auth audit verify</code>.
         </p>
         <Filters action={ADDRESS} fields={FILTERS} query={query} />
         <Table

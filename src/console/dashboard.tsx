@@ -21,7 +21,7 @@ import { Charts } from './charts.js';
 import type { PageSession } from './navigation.js';
 import { describeCount, readEvents, SubjectLink } from './audit.js';
 import { NameLink } from './copyable.js';
-import { Ago, Moment } from './moments.js';
+import { Ago, formatDuration, Moment } from './moments.js';
 import { Facts, Table, type Cells } from './tables.js';
 import { Page, sendPage } from './page.js';
 import { toAddress } from './addresses.js';
@@ -174,7 +174,7 @@ export class DashboardPage {
     if (!getBackgroundWork.isAllowed) return null;
     const { items } = await getBackgroundWork();
     const facts = items.map(({ name, seconds, is_overdue }) => {
-      const value = <span class={is_overdue ? 'bad' : ''}>{seconds} s</span>;
+      const value = <span class={is_overdue ? 'bad' : ''}>{formatDuration(seconds)}</span>;
       return [name.replace(/_seconds$/, '').replaceAll('_', ' '), value] as const;
     });
     return (

@@ -103,12 +103,24 @@ const UNITS = [
 ] as const;
 const RELATIVE = new Intl.RelativeTimeFormat('en');
 
+/** @returns the largest unit of which there are two or more, and its length in seconds */
+function chooseUnit(seconds: number): readonly [unit: 'day' | 'hour' | 'minute' | 'second', size: number] {
+  return UNITS.find(([, length]) => Math.abs(seconds) >= 2 * length) ?? ['second', 1];
+}
+
+/** @returns how long something takes or waits, as `5 minutes` */
+export function formatDuration(seconds: number): string {
+  const [unit, size] = chooseUnit(seconds);
+  const format = new Intl.NumberFormat('en', { style: 'unit', unit, unitDisplay: 'long' });
+  return format.format(Math.trunc(seconds / size));
+}
+
 /** How long ago a moment was, or how far ahead it is. The exact one is in the `title` and in `datetime`. */
 export function Ago({ at }: { at: string | null | undefined }): VNode {
   const zone = useContext(TimeZone);
   if (at == null) return <>never</>;
   const seconds = Math.round((Date.parse(at) - Date.now()) / 1_000);
-  const [unit, size] = UNITS.find(([, length]) => Math.abs(seconds) >= 2 * length) ?? (['second', 1] as const);
+  const [unit, size] = chooseUnit(seconds);
   return (
     <time dateTime={at} title={formatMoment(at, zone)}>
       {RELATIVE.format(Math.trunc(seconds / size), unit)}

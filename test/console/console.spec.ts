@@ -313,6 +313,19 @@ describe('/console', () => {
       expect(text).toContain('Looked at: Guesses, Clocks,');
     });
 
+    it('tells the age of work in the background in the largest unit that fits', async () => {
+      const age = (job: string, seconds: number) =>
+        app.database.query(`UPDATE job_runs SET succeeded_at = now() - $2 * interval '1 second' WHERE job = $1`, [
+          job,
+          seconds,
+        ]);
+      await age('purge', 309);
+      await age('key_maintenance', 3 * 3_600);
+      const { text } = await browser.get('/console').expect(200);
+      expect(text).toMatch(/<dt>purge age<\/dt><dd><span[^>]*>5 minutes</);
+      expect(text).toMatch(/<dt>key maintenance age<\/dt><dd><span[^>]*>3 hours</);
+    });
+
     it('draws each counter of the last day, with its figures as a table, for an operator who may read them', async () => {
       const { text } = await browser.get('/console').expect(200);
       expect(text.match(/<svg (?!class="mark")/g)).toHaveLength(6);
