@@ -1,6 +1,7 @@
 // Keys that services present to each other.
 
 import { SqlMigration } from '../sql-migration.js';
+import { commentKeyColumns, KEY_COLUMNS } from './key-columns.js';
 
 export class CreateAppCredentials1795651200005 extends SqlMigration {
   readonly create = () => `
@@ -8,24 +9,8 @@ export class CreateAppCredentials1795651200005 extends SqlMigration {
       id                      uuid CONSTRAINT app_credentials_pkey PRIMARY KEY,
       caller                  text        NOT NULL,
       target                  text        NOT NULL,
-      key_digest              bytea       NOT NULL,
-      previous_key_digest     bytea,
-      previous_key_expires_at timestamptz,
-      rotated_at              timestamptz,
-      expires_at              timestamptz,
+      ${KEY_COLUMNS},
       life_days               integer,
-      revoked_at              timestamptz,
-      last_used_at            timestamptz,
-      created_at              timestamptz NOT NULL,
-      updated_at              timestamptz NOT NULL,
-      rotated_by_request      text,
-      overlap_ended_at        timestamptz,
-      overlap_ended_by_request text,
-      revoked_by_request      text,
-      last_used_for           text,
-      previous_key_used_at    timestamptz,
-      previous_key_used_for   text,
-      has_only_reported_uses  boolean     NOT NULL DEFAULT false,
       scopes                  text[],
       scopes_changed_at       timestamptz,
       scope_uses              jsonb       NOT NULL DEFAULT '{}',
@@ -39,23 +24,9 @@ export class CreateAppCredentials1795651200005 extends SqlMigration {
       WHERE previous_key_expires_at IS NOT NULL;
     CREATE INDEX app_credentials_dead_at_idx ON app_credentials (LEAST(expires_at, revoked_at));
     COMMENT ON TABLE app_credentials IS 'one key a pair of services: caller presents it to target';
-    COMMENT ON COLUMN app_credentials.rotated_by_request IS 'id of the request that made the current key';
-    COMMENT ON COLUMN app_credentials.overlap_ended_at IS
-      'when the key before this one ended, unless at its deadline: when the rotation was finished';
+    ${commentKeyColumns('app_credentials', 'the finish of the rotation')}
     COMMENT ON COLUMN app_credentials.life_days IS
       'life of each key in days (APP_KEY_DAYS): a rotation moves expires_at; null: it stays';
-    COMMENT ON COLUMN app_credentials.revoked_by_request IS 'id of the request that revoked it';
-    COMMENT ON COLUMN app_credentials.last_used_at IS
-      'of the current key; before its first use, of the key that it replaced';
-    COMMENT ON COLUMN app_credentials.previous_key_used_at IS
-      'when the key that the last rotation replaced was last used, before or after that rotation';
-    COMMENT ON COLUMN app_credentials.overlap_ended_by_request IS 'id of the request that finished the rotation';
-    COMMENT ON COLUMN app_credentials.previous_key_digest IS 'still accepted until previous_key_expires_at';
-    COMMENT ON COLUMN app_credentials.previous_key_used_for IS 'service that this use was for, when it was named';
-    COMMENT ON COLUMN app_credentials.last_used_for IS
-      'service that the key was last accepted for, when it was named';
-    COMMENT ON COLUMN app_credentials.has_only_reported_uses IS
-      'a service has reported a use, and no replica has seen one yet';
     COMMENT ON COLUMN app_credentials.scopes IS 'the only scopes that the credential has; null: all';
     COMMENT ON COLUMN app_credentials.scope_uses IS
       'when each scope was last asked for; does not evict the key from caches';

@@ -1,6 +1,7 @@
 // Edge devices with their keys, the registrations that may be repeated, and the codes of enrolments.
 
 import { SqlMigration } from '../sql-migration.js';
+import { commentKeyColumns, KEY_COLUMNS } from './key-columns.js';
 
 export class CreateNodes1795651200006 extends SqlMigration {
   readonly create = () => `
@@ -9,23 +10,7 @@ export class CreateNodes1795651200006 extends SqlMigration {
       household_id            uuid        NOT NULL,
       room                    text        NOT NULL,
       name                    text        NOT NULL,
-      key_digest              bytea       NOT NULL,
-      previous_key_digest     bytea,
-      previous_key_expires_at timestamptz,
-      rotated_at              timestamptz,
-      expires_at              timestamptz,
-      revoked_at              timestamptz,
-      last_used_at            timestamptz,
-      created_at              timestamptz NOT NULL,
-      updated_at              timestamptz NOT NULL,
-      rotated_by_request      text,
-      overlap_ended_at        timestamptz,
-      overlap_ended_by_request text,
-      revoked_by_request      text,
-      last_used_for           text,
-      previous_key_used_at    timestamptz,
-      previous_key_used_for   text,
-      has_only_reported_uses  boolean     NOT NULL DEFAULT false,
+      ${KEY_COLUMNS},
       targets                 text[]
     );
     CREATE INDEX nodes_household_id_idx ON nodes (household_id, id);
@@ -33,17 +18,7 @@ export class CreateNodes1795651200006 extends SqlMigration {
       WHERE previous_key_expires_at IS NOT NULL;
     CREATE INDEX nodes_dead_at_idx ON nodes (LEAST(expires_at, revoked_at));
     COMMENT ON TABLE nodes IS 'edge devices in a household';
-    COMMENT ON COLUMN nodes.rotated_by_request IS 'id of the request that made the current key';
-    COMMENT ON COLUMN nodes.overlap_ended_at IS
-      'when the key before this one ended, unless at its deadline: at the first use of this one';
-    COMMENT ON COLUMN nodes.revoked_by_request IS 'id of the request that revoked it';
-    COMMENT ON COLUMN nodes.last_used_at IS 'of the current key; before its first use, of the key that it replaced';
-    COMMENT ON COLUMN nodes.previous_key_used_at IS
-      'when the key that the last rotation replaced was last used, before or after that rotation';
-    COMMENT ON COLUMN nodes.previous_key_digest IS
-      'still accepted until the new key is first used or previous_key_expires_at';
-    COMMENT ON COLUMN nodes.last_used_for IS 'service that the key was last accepted for, when it was named';
-    COMMENT ON COLUMN nodes.has_only_reported_uses IS 'a service has reported a use, and no replica has seen one yet';
+    ${commentKeyColumns('nodes', 'the first use of the new key')}
     COMMENT ON COLUMN nodes.targets IS 'the only services at which the node is accepted; null: all';
 
     CREATE TABLE idempotency_keys (

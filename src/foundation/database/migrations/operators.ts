@@ -1,6 +1,7 @@
 // Operators with their keys and passkeys, and their sessions at the console.
 
 import { SqlMigration } from '../sql-migration.js';
+import { commentKeyColumns, KEY_COLUMNS } from './key-columns.js';
 
 export class CreateOperators1795651200007 extends SqlMigration {
   readonly create = () => `
@@ -8,23 +9,7 @@ export class CreateOperators1795651200007 extends SqlMigration {
       id                      uuid CONSTRAINT operators_pkey PRIMARY KEY,
       name                    text        NOT NULL,
       scopes                  text[]      NOT NULL,
-      key_digest              bytea       NOT NULL,
-      previous_key_digest     bytea,
-      previous_key_expires_at timestamptz,
-      rotated_at              timestamptz,
-      expires_at              timestamptz,
-      revoked_at              timestamptz,
-      last_used_at            timestamptz,
-      created_at              timestamptz NOT NULL,
-      updated_at              timestamptz NOT NULL,
-      rotated_by_request      text,
-      overlap_ended_at        timestamptz,
-      overlap_ended_by_request text,
-      revoked_by_request      text,
-      last_used_for           text,
-      previous_key_used_at    timestamptz,
-      previous_key_used_for   text,
-      has_only_reported_uses  boolean     NOT NULL DEFAULT false,
+      ${KEY_COLUMNS},
       CONSTRAINT operators_name_check CHECK (name = lower(name)),
       CONSTRAINT operators_scopes_check CHECK (cardinality(scopes) > 0)
     );
@@ -34,19 +19,9 @@ export class CreateOperators1795651200007 extends SqlMigration {
       WHERE previous_key_digest IS NOT NULL;
     COMMENT ON TABLE operators IS
       'people and programs that present a key of their own at the admin door; rows of the audit log have their names too';
+    ${commentKeyColumns('operators', 'the finish of the rotation')}
     COMMENT ON COLUMN operators.name IS 'canonical: lower case; does not change';
     COMMENT ON COLUMN operators.scopes IS 'read, nodes, apps, users, operators';
-    COMMENT ON COLUMN operators.key_digest IS 'SHA-256 of the key, which has 256 bits';
-    COMMENT ON COLUMN operators.rotated_by_request IS 'id of the request that made the current key';
-    COMMENT ON COLUMN operators.overlap_ended_at IS
-      'when the key before this one ended, unless at its deadline: when the rotation was finished';
-    COMMENT ON COLUMN operators.revoked_by_request IS 'id of the request that revoked it';
-    COMMENT ON COLUMN operators.last_used_at IS
-      'of the current key; before its first use, of the key that it replaced';
-    COMMENT ON COLUMN operators.previous_key_used_at IS
-      'when the key that the last rotation replaced was last used, before or after that rotation';
-    COMMENT ON COLUMN operators.overlap_ended_by_request IS 'id of the request that finished the rotation';
-    COMMENT ON COLUMN operators.previous_key_digest IS 'still accepted until previous_key_expires_at';
     COMMENT ON COLUMN operators.last_used_for IS 'null: operators present their keys to this service only';
 
     CREATE TABLE operator_passkeys (
