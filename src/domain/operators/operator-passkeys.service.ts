@@ -58,12 +58,6 @@ const LIST: Statement = {
 };
 /** Waits for a rotation or a revocation, after which the key is not the current one of a live operator. */
 const LOCK_OWNER = 'SELECT id FROM operators WHERE id = $1 AND key_digest = $2 AND revoked_at IS NULL FOR UPDATE';
-/** `$10`: maximum number of passkeys of an operator. */
-const INSERT = `INSERT INTO operator_passkeys
-    (id, operator_id, credential_id, public_key, counter, transports, is_synced, name, created_at)
-  SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9
-  WHERE (SELECT count(*) FROM operator_passkeys WHERE operator_id = $2) < $10
-  RETURNING ${COLUMNS}`;
 /** Deleted, because a refused one would be valid again once the last passkey is removed. */
 const END_KEY_SESSIONS = 'DELETE FROM console_sessions WHERE operator_id = $1 AND passkey_id IS NULL';
 const ADVANCE_COUNTER = buildCounterAdvance('operator_passkeys');
@@ -135,7 +129,7 @@ export class OperatorPasskeys {
       const [current] = await transaction.query<unknown[]>(LOCK_OWNER, [id, keyDigest]);
       if (!current || !(await this.challenges.consumeChallenge(transaction, challenge)))
         throw createInvalidRegistration('operator');
-      const added = await insertPasskey(transaction, { table: 'operator_passkeys', statement: INSERT }, passkey);
+      const added = await insertPasskey(transaction, 'operator_passkeys', passkey);
       await transaction.query(END_KEY_SESSIONS, [id]);
       await this.audit.record(transaction, toEvent('operator.passkey.added', actor, id, added.id));
       return added;

@@ -37,14 +37,6 @@ const LIST: Statement = {
 const READ_STATE = `SELECT password_changed_at AS "passwordChangedAt", factors_changed_at AS "factorsChangedAt"
   FROM users WHERE id = $1`;
 
-/** `$10`: maximum number of passkeys of a user. */
-const INSERT = `INSERT INTO passkeys
-    (id, user_id, credential_id, public_key, counter, transports, is_synced, name, created_at)
-  SELECT $1, id, $3, $4, $5, $6, $7, $8, $9
-    FROM users
-  WHERE id = $2 AND (SELECT count(*) FROM passkeys WHERE user_id = $2) < $10
-  RETURNING ${COLUMNS}`;
-
 const RENAME = withAuditEvent({
   name: 'passkeys_rename',
   text: `UPDATE passkeys SET name = $3 WHERE id = $1 AND user_id = $2 RETURNING ${COLUMNS}`,
@@ -92,7 +84,7 @@ export class PasskeysService {
     const register = async (transaction: EntityManager) => {
       const isValid = await this.useRegistrationChallenge(transaction, challenge);
       if (!isValid) throw createInvalidRegistration('account');
-      const result = await insertPasskey(transaction, { table: 'passkeys', statement: INSERT }, passkey);
+      const result = await insertPasskey(transaction, 'passkeys', passkey);
       return { result, event: 'user.passkey.added', details: { passkey_id: result.id } } as const;
     };
     return this.changes.commitChange(call, user, register, () => createInvalidRegistration('account'));

@@ -20,7 +20,8 @@ export const PASSKEY_COLUMNS = `id, is_synced AS "isSynced", name, created_at AS
 
 export const MAX_PASSKEYS = 20;
 
-type PasskeyTable = 'passkeys' | 'operator_passkeys';
+const OWNERS = { passkeys: 'user_id', operator_passkeys: 'operator_id' } as const;
+type PasskeyTable = keyof typeof OWNERS;
 
 /**
  * A counter other than zero must grow (WebAuthn §6.1.1), because otherwise two authenticators have the key.
@@ -43,13 +44,20 @@ interface NewPasskey extends Pick<VerifiedPasskey, 'credential' | 'credentialDev
   readonly now: Date;
 }
 
+/** `$2`: the owner; `$10`: the maximum number of passkeys of an owner. */
+const buildInsert = (table: PasskeyTable): string => `INSERT INTO ${table}
+    (id, ${OWNERS[table]}, credential_id, public_key, counter, transports, is_synced, name, created_at)
+  SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9
+  WHERE (SELECT count(*) FROM ${table} WHERE ${OWNERS[table]} = $2) < $10
+  RETURNING ${PASSKEY_COLUMNS}`;
+
 /**
- * @param statement inserts what it gets when the owner, `$2`, has fewer than `$10`, and returns {@link PASSKEY_COLUMNS}
+ * The caller has locked the row of the owner.
  * @throws {ProblemException} passkey_exists; too_many_passkeys
  */
 export async function insertPasskey(
   transaction: EntityManager,
-  { table, statement }: { readonly table: PasskeyTable; readonly statement: string },
+  table: PasskeyTable,
   { ownerId, name, credential, credentialDeviceType, transports, now }: NewPasskey,
 ): Promise<Passkey> {
   const values = [
@@ -65,7 +73,7 @@ export async function insertPasskey(
     MAX_PASSKEYS,
   ];
   const [added] = await translateViolation(
-    transaction.query<Passkey[]>(statement, values),
+    transaction.query<Passkey[]>(buildInsert(table), values),
     `${table}_credential_id_key`,
     () => new ProblemException(problems.passkeyExists),
   );
