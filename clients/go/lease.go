@@ -49,11 +49,13 @@ type lease struct {
 	until atomic.Pointer[instant]
 
 	// mu makes eviction and remembering atomic.
-	mu        sync.Mutex
-	version   uint64
-	cursor    string
-	listeners []func(change)
-	resets    []func()
+	mu sync.Mutex
+	// withoutGrace is until, without the grace.
+	withoutGrace instant
+	version      uint64
+	cursor       string
+	listeners    []func(change)
+	resets       []func()
 }
 
 // onChange adds what to do at a change and at a reset. Both are called under the lock.
@@ -98,8 +100,18 @@ func (l *lease) renew(sent instant, r renewal) {
 		l.evict(c)
 	}
 	l.cursor = r.cursor
-	until := sent.add(r.freshFor + l.grace)
+	l.withoutGrace = sent.add(r.freshFor)
+	until := l.withoutGrace.add(l.grace)
 	l.until.Store(&until)
+}
+
+// endGrace is to be called when a poll is refused, which is not an outage. The next renewal brings the grace back.
+func (l *lease) endGrace() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if until := l.withoutGrace; l.until.Load() != nil {
+		l.until.Store(&until)
+	}
 }
 
 // end makes memory unusable until the next renewal.

@@ -125,6 +125,9 @@ func (p *poller) ask(ctx context.Context, used []reportedUse) (*renewal, instant
 		return nil, instant{}, err
 	}
 	p.checks.clock.compare(found.headers.Get("Date"))
+	if isOwnKeyRefused(found.answer) {
+		p.lease.endGrace()
+	}
 	leaseFor, renewed, mistake := readPollAnswer(found.answer)
 	if mistake != "" {
 		p.checks.misconfigurations.report(changesPath, mistake)

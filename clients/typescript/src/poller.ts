@@ -1,5 +1,5 @@
 import type { RevocationLease } from '../../../packages/lease/src/lease.js';
-import { readPollAnswer } from './answers.js';
+import { isOwnKeyRefused, readPollAnswer } from './answers.js';
 import type { Checks } from './checks.js';
 import type { Settings } from './options.js';
 import type { Runtime } from './runtime.js';
@@ -107,6 +107,7 @@ export class Poller {
       isPoll: true,
     });
     this.checks.clock.compare(answer.headers.date);
+    if (isOwnKeyRefused(answer)) this.lease.endGrace();
     const read = readPollAnswer(answer);
     if (read.kind === 'misconfigured') this.checks.misconfigurations.report(PATH, read.detail);
     if (read.kind !== 'renewal') throw new ConnectionError('The poll was not answered', `status ${answer.status}`);

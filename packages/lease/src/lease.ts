@@ -52,9 +52,10 @@ export interface Ticket {
  * whole term between its commit and its response (docs/revocation-lease.md has the proof).
  */
 export class RevocationLease {
-  /** Includes the grace. */
+  /** Without the grace. */
   private heldUntilMs = -Infinity;
   private heldUntilWallMs = -Infinity;
+  private graceMs = 0;
   private minTakenAtMs = -Infinity;
   private cursor: string | undefined;
   private readonly listeners: EvictionListener[] = [];
@@ -72,14 +73,15 @@ export class RevocationLease {
 
   /** The wall clock can only shorten the term: a suspended machine misses changes, and its monotonic clock may stop. */
   get isHeld(): boolean {
-    return this.clocks.monotonic() < this.heldUntilMs && this.clocks.wall() < this.heldUntilWallMs;
+    const { clocks, graceMs } = this;
+    return clocks.monotonic() < this.heldUntilMs + graceMs && clocks.wall() < this.heldUntilWallMs + graceMs;
   }
 
   /** The rest of the lease without the grace, which is how long it can be handed on; 0 when the lease is over. */
   get remainingMs(): number {
-    const { clocks, terms } = this;
+    const { clocks } = this;
     const remainder = Math.min(this.heldUntilMs - clocks.monotonic(), this.heldUntilWallMs - clocks.wall());
-    return Math.max(0, Math.floor(remainder - terms.outageGraceMs));
+    return Math.max(0, Math.floor(remainder));
   }
 
   /** To be called before a row is read. */
@@ -114,9 +116,15 @@ export class RevocationLease {
     if (reset || (!keepsLapsedEntries && !this.isHeld)) this.evictAll();
     else for (const { kind, id } of changes) this.evict(kind, id);
     this.cursor = cursor;
-    this.heldUntilMs = polledAtMs + freshForMs + outageGraceMs;
-    this.heldUntilWallMs = polledAtWallMs + freshForMs + outageGraceMs;
+    this.heldUntilMs = polledAtMs + freshForMs;
+    this.heldUntilWallMs = polledAtWallMs + freshForMs;
+    this.graceMs = outageGraceMs;
     this.minTakenAtMs = polledAtMs + leaseMs - MAX_KEY_AGE_MS;
+  }
+
+  /** To be called when a poll is refused, which is not an outage. The next renewal brings the grace back. */
+  endGrace(): void {
+    this.graceMs = 0;
   }
 
   evict(kind: ChangedKind, id: string): void {

@@ -46,6 +46,7 @@ class Lease:
         self.clocks = clocks
         # Replaced as a whole. A recall reads it before the entry that it uses.
         self.held_until = NEVER
+        self._held_until_without_grace = NEVER
         self._outage_grace = outage_grace
         self._cursor: str | None = None
         self._version: Ticket = 0
@@ -87,4 +88,10 @@ class Lease:
                         listener.evict(change)
             self._cursor = renewal.cursor
             # With REVOCATION_LEASE_MS=0 nothing is held, whatever the grace.
-            self.held_until = sent.plus(renewal.fresh_for + self._outage_grace) if renewal.lease > 0 else NEVER
+            until = self._held_until_without_grace = sent.plus(renewal.fresh_for) if renewal.lease > 0 else NEVER
+            self.held_until = until.plus(self._outage_grace)
+
+    def end_grace(self) -> None:
+        """Call it when a poll is refused, which is not an outage. The next renewal brings the grace back."""
+        with self.lock:
+            self.held_until = self._held_until_without_grace

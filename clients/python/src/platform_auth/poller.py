@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from platform_auth.answers import Misconfigured, read_poll_answer
+from platform_auth.answers import Misconfigured, is_own_key_refused, read_poll_answer
 from platform_auth.clock_check import ClockCheck
 from platform_auth.clocks import NEVER, Instant
 from platform_auth.events import Misconfigurations
@@ -117,6 +117,8 @@ class Poller:
         request = ServiceRequest("POST", settings.url + _PATH, headers, content, presents_own_key=True)
         timed = await self._client.send(request)
         self._checks.clock.compare(timed.answer.headers.get("date"))
+        if is_own_key_refused(timed.answer):
+            self._lease.end_grace()
         read = read_poll_answer(timed.answer)
         if isinstance(read, Misconfigured):
             self._checks.misconfigurations.report(_PATH, read.detail)

@@ -136,7 +136,7 @@ export class RecordedWorld extends World {
     const state = [
       head ? this.stateOf.get(`${head.epoch}/${head.snapshot} ${log.purged}`)! : NONE,
       start ? this.stateOf.get(`${start.epoch}/${start.snapshot}`)! : NONE,
-      toTrueTime(lease.heldUntilMs - this.graceMs),
+      toTrueTime(lease.heldUntilMs),
       Number(replica.isPaused) + 2 * Number(replica.isCut),
     ];
     const announced = toTrueTime(announcement.announcedAtMs + ANNOUNCED_MS);
