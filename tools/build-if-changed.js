@@ -49,6 +49,10 @@ const hasPrograms = PROGRAMS.every((path) => existsSync(join(root, path)));
 const built = hasPrograms && existsSync(STAMP) ? readFileSync(STAMP, 'utf8').split('\n') : [];
 const isServiceBuilt = built[0] === digests.service;
 if (!isServiceBuilt || built[1] !== digests.beside) {
+  if (!existsSync(join(root, 'node_modules'))) {
+    console.error('The packages are not installed. Type: npm ci');
+    process.exit(1);
+  }
   console.error(`Building the service: ${hasPrograms ? 'a source has changed' : 'only the first time'} …`);
   const startedAt = performance.now();
   const { status } = spawnSync('npm', ['run', '--silent', 'build', ...(isServiceBuilt ? ['--', '--beside'] : [])], {

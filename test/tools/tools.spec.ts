@@ -208,7 +208,7 @@ describe('tools/build-if-changed.js', () => {
   beforeEach(() => {
     folder = mkdtempSync(join(tmpdir(), 'platform-auth-build-'));
     chmodSync(folder, 0o755);
-    mkdirSync(join(folder, 'tools'));
+    for (const name of ['tools', 'node_modules']) mkdirSync(join(folder, name));
     cpSync(SCRIPT, join(folder, 'tools/build-if-changed.js'));
     for (const path of ['src/main.ts', 'src/users/users.ts', ...OTHER_SOURCES]) write(path);
     const lines = PROGRAMS.map(
@@ -227,6 +227,11 @@ describe('tools/build-if-changed.js', () => {
     expect(first).toMatchObject({ isBuilt: true, status: 0 });
     expect(first.said).toMatch(/^Building the service: only the first time …\n[^]*Built in \d+\.\d s\.\n$/);
     expect(run()).toEqual({ isBuilt: false, status: 0, said: '' });
+  });
+
+  it('says what to type when the packages are not installed', () => {
+    rmSync(join(folder, 'node_modules'), { recursive: true });
+    expect(run()).toEqual({ isBuilt: false, status: 1, said: 'The packages are not installed. Type: npm ci\n' });
   });
 
   it('builds again when a source has changed, was added, deleted, or replaced by an older one of the same size', () => {
