@@ -3,7 +3,7 @@ import { createFile } from '../foundation/common/durable-file.js';
 import { EXAMPLES } from '../foundation/common/names.js';
 import { bracketHost } from '../foundation/common/network.js';
 import { EnvFile, FileChangedError } from '../foundation/config/env-file.js';
-import type { Environment, Variables } from '../foundation/config/environment.js';
+import { isGivenToProcess, type Environment, type Variables } from '../foundation/config/environment.js';
 import { generateSecret, generateVariable } from '../foundation/crypto/secret.js';
 import { EmbeddedPostgres } from '../foundation/embedded-postgres/embedded-postgres.js';
 
@@ -83,16 +83,19 @@ export function formatWelcome(environment: Environment, embeddedFolder: string |
   const url = `${origin}:${port}`;
   const internalUrl = `${origin}:${internalPort ?? port}`;
   const internal = internalPort === undefined ? '' : `\n    internal ${internalUrl}/internal/, and the admin routes`;
+  const isKeyGiven = isGivenToProcess('ADMIN_API_KEY');
+  const place = isKeyGiven ? 'of the environment' : `of ${FILE}`;
   const console =
     environment.console === 'off'
       ? ''
-      : `\n    console  ${internalUrl}/console (log in with the ADMIN_API_KEY of .env)`;
+      : `\n    console  ${internalUrl}/console (log in with the ADMIN_API_KEY ${place})`;
   const metrics = metricsPort === undefined ? '' : `\n    metrics  ${toOrigin(metricsHost)}:${metricsPort}/metrics`;
   const docs = environment.docs === 'off' ? 'off' : `${environment.docs === 'internal' ? internalUrl : url}/docs`;
   const json = `-H 'Content-Type: application/json'`;
   const { email, password, householdId, room, name, caller, target } = EXAMPLES;
   const formatBody = (fields: object): string => `${json} -d '${JSON.stringify(fields)}'`;
-  const admin = `-H "X-Admin-Key: $(sed -n 's/^ADMIN_API_KEY=//p' .env | tail -n 1)"`;
+  const adminKey = isKeyGiven ? '<ADMIN_API_KEY>' : `$(sed -n 's/^ADMIN_API_KEY=//p' ${FILE} | tail -n 1)`;
+  const admin = `-H "X-Admin-Key: ${adminKey}"`;
   return `
   The authentication service is ready.
 
@@ -105,7 +108,7 @@ export function formatWelcome(environment: Environment, embeddedFolder: string |
     curl ${url}/api/v0/auth/login ${formatBody({ email, password })}
     curl ${url}/api/v0/users/me -H 'Authorization: Bearer <access_token>'
 
-  An administrator issues a key for a pair of services, and one for a node (the admin key is in .env):
+  An administrator issues a key for a pair of services, and one for a node (the admin key is the ADMIN_API_KEY ${place}):
     curl ${internalUrl}/api/v0/admin/app-credentials ${admin} ${formatBody({ caller, target })}
     curl ${internalUrl}/api/v0/admin/nodes ${admin} ${formatBody({ household_id: householdId, room, name })}
 

@@ -108,13 +108,20 @@ function readFileVariables(file: string): Variables {
   }
 }
 
+/** Whether this process was given a variable, or the name of its file, which overrides that of the environment file. */
+export function isGivenToProcess(name: VariableName): boolean {
+  return isSetIn(readProcessVariables(), name);
+}
+
 /** @returns which of the two that {@link readVariables} reads gave it a variable, for the middle of a sentence */
 export function describeSource(name: VariableName, file = '.env'): string {
-  const given = readProcessVariables();
-  const isSetIn = (variables: Variables): boolean => Boolean(variables[name] ?? variables[toFileVariable(name)]);
-  if (!isSetIn(given)) return `of ${file}`;
-  const isOverriding = given.NODE_ENV !== 'production' && isSetIn(readFileVariables(file));
+  if (!isGivenToProcess(name)) return `of ${file}`;
+  const isOverriding = process.env.NODE_ENV !== 'production' && isSetIn(readFileVariables(file), name);
   return isOverriding ? `of the environment, which overrides that of ${file},` : 'of the environment';
+}
+
+function isSetIn(variables: Variables, name: VariableName): boolean {
+  return Boolean(variables[name] ?? variables[toFileVariable(name)]);
 }
 
 /** A secret and the name of its file count as one variable: overriding one of them removes the other. */
