@@ -46,7 +46,7 @@ export function reportSettings(environment: Environment, variables: Variables): 
     log.warn('master_key_shared', {
       reason:
         'MASTER_KEY is not set, so SECRET_KEY stands in for it. If .env had a MASTER_KEY, write it back: without it, ' +
-        'sessions end, and TOTP secrets and signing keys cannot be decrypted',
+        'TOTP secrets and signing keys cannot be decrypted',
     });
   if (environment.nodeEnv !== 'production')
     for (const flaw of inspectEnvFile('.env')) log.warn('env_file_flawed', { reason: flaw });
