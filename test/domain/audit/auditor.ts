@@ -35,8 +35,12 @@ export class Auditor {
   }
 }
 
+/** Seals what was committed, and copies the events of the seals. @returns the number of sealed rows */
 export async function seal(app: TestApp): Promise<number> {
-  return app.nest.get(SealJob).sealNewRows();
+  const job = app.nest.get(SealJob);
+  const sealed = await job.sealNewRows();
+  await job.copyNewEvents();
+  return sealed;
 }
 
 /** Runs work while seals have PostgreSQL's time moved by an interval, such as `-400 days`. */

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Test as SupertestRequest } from 'supertest';
-import { SealJob } from '../../../src/domain/maintenance/jobs.js';
 import type { Service, TestApp } from '../../support/test-app.js';
+import { seal } from '../audit/auditor.js';
 
 export interface Told {
   readonly id: string;
@@ -20,9 +20,7 @@ interface Answer {
 
 /** Seals what was committed, and copies the events of the seals. */
 export async function tell(app: TestApp): Promise<void> {
-  const job = app.nest.get(SealJob);
-  await job.sealNewRows();
-  await job.copyNewEvents();
+  await seal(app);
 }
 
 /** One consumer of a service that subscribes to events. */
