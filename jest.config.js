@@ -23,7 +23,7 @@ export default {
   maxWorkers: 6,
   // A worker that has grown so far is replaced. Also keeps Jest from running tests in its own process.
   workerIdleMemoryLimit: '900MB',
-  // A worker that has nothing left to do needs 0.2 s to free its memory, and six on two cores more than Jest's 0.5 s.
+  // A worker that has nothing left to do took 0.2 s to exit on a busy machine, where Jest's 0.5 s are soon over.
   workerGracefulExitTimeout: 5_000,
   coverageProvider: 'v8',
   // Coverage does not reach into worker threads.
