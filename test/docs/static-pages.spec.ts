@@ -50,6 +50,14 @@ describe('GET / with CONSOLE=on and INTERNAL_PORT', () => {
   });
 });
 
+describe('GET / with CONSOLE=on, INTERNAL_PORT and DOCS=internal', () => {
+  const app = useApp({ variables: { ...UNLEASED, CONSOLE: 'on', INTERNAL_PORT: '0', DOCS: 'internal' } });
+
+  it('names the console, because INTERNAL_PORT serves both', async () => {
+    expect((await request(app.internal!).get('/')).body).toMatchObject({ console: '/console' });
+  });
+});
+
 const PAGES = ['/docs', '/docs/', '/docs/index.html', '/docs-json', '/docs-yaml', '/docs/swagger-ui-init.js'];
 
 const FILES = ['swagger-ui.css', 'index.css', 'swagger-ui-bundle.js', 'favicon-16x16.png', 'favicon-32x32.png'];
