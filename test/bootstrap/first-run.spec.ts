@@ -22,13 +22,15 @@ describe('the greeting of a start', () => {
 
   it('does not read the admin key of .env when the service runs with that of the environment', () => {
     const environment = { host: '127.0.0.1', metricsHost: '127.0.0.1', port: 7701 } as Environment;
-    const { ADMIN_API_KEY } = process.env;
-    delete process.env.ADMIN_API_KEY;
-    expect(formatWelcome(environment, undefined)).toMatch(/ADMIN_API_KEY of \.env\)[^]*X-Admin-Key: \$\(sed/);
-    process.env.ADMIN_API_KEY = 'x';
-    expect(formatWelcome(environment, undefined)).toMatch(/of the environment\)[^]*"X-Admin-Key: <ADMIN_API_KEY>"/);
-    if (ADMIN_API_KEY === undefined) delete process.env.ADMIN_API_KEY;
-    else process.env.ADMIN_API_KEY = ADMIN_API_KEY;
+    const { env } = process;
+    try {
+      process.env = { ...env, ADMIN_API_KEY: '' };
+      expect(formatWelcome(environment, undefined)).toMatch(/ADMIN_API_KEY of \.env\)[^]*X-Admin-Key: \$\(sed/);
+      process.env = { ...env, ADMIN_API_KEY: 'x' };
+      expect(formatWelcome(environment, undefined)).toMatch(/of the environment\)[^]*"X-Admin-Key: <ADMIN_API_KEY>"/);
+    } finally {
+      process.env = env;
+    }
   });
 });
 
