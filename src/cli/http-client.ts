@@ -139,7 +139,7 @@ function describeFailure(url: string, error: unknown): string {
   if (name === 'SyntaxError') return `${url} answered with a body that is not valid JSON.`;
   if (code === 'ECONNREFUSED')
     return `Connection to ${url} refused: is the service running? Start it (\`npm start\`), or correct --url or AUTH_URL.`;
-  // https://fetch.spec.whatwg.org/#port-blocking: it has no code.
+  // fetch gives this error no code (https://fetch.spec.whatwg.org/#port-blocking).
   if (((error as Error).cause as Error | undefined)?.message === 'bad port')
     return `${url} was not called: fetch never connects to this port, which belongs to another protocol. Correct --url or AUTH_URL.`;
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')

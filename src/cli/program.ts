@@ -88,7 +88,7 @@ export async function runCommand(
   // Searched in the raw parameters, so that --json counts even in a command line that cannot be parsed.
   const output = { json: parameters.includes('--json') };
   try {
-    await createProgram(version, output).parseAsync(spellHelp(parameters), { from: 'user' });
+    await createProgram(version, output).parseAsync(rewriteHelp(parameters), { from: 'user' });
     return 0;
   } catch (error) {
     const exitCode = reportFailure(error, output);
@@ -98,7 +98,7 @@ export async function runCommand(
 }
 
 /** Commander's own `help` takes the name of one command: `help nodes issue` would print the help of `nodes`. */
-function spellHelp(parameters: readonly string[]): readonly string[] {
+function rewriteHelp(parameters: readonly string[]): readonly string[] {
   const [first, ...path] = parameters;
   return first === 'help' && path.length > 1 ? [...path, '--help'] : parameters;
 }

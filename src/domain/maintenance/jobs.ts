@@ -251,9 +251,9 @@ export class Maintenance implements OnModuleInit, OnApplicationShutdown {
 }
 
 /**
- * Seals new rows of the audit log every few seconds, and copies the events among them half an interval later: a login
- * beside both at once would give way twice. Seals once before the service listens, because after a restore from a dump
- * the new epoch must begin before new rows are written.
+ * Seals new rows of the audit log every few seconds, and copies the events among them half an interval later, so that no
+ * login competes with both for the CPU. Seals once before the service listens, because after a restore from a dump the
+ * new epoch must begin before new rows are written.
  */
 @Injectable()
 export class SealJob implements OnModuleInit, OnApplicationShutdown {

@@ -20,8 +20,8 @@ export const PASSKEY_COLUMNS = `id, is_synced AS "isSynced", name, created_at AS
 
 export const MAX_PASSKEYS = 20;
 
-const OWNERS = { passkeys: 'user_id', operator_passkeys: 'operator_id' } as const;
-type PasskeyTable = keyof typeof OWNERS;
+const OWNER_COLUMNS = { passkeys: 'user_id', operator_passkeys: 'operator_id' } as const;
+type PasskeyTable = keyof typeof OWNER_COLUMNS;
 
 /**
  * A counter other than zero must grow (WebAuthn §6.1.1), because otherwise two authenticators have the key.
@@ -46,13 +46,13 @@ interface NewPasskey extends Pick<VerifiedPasskey, 'credential' | 'credentialDev
 
 /** `$2`: the owner; `$10`: the maximum number of passkeys of an owner. */
 const buildInsert = (table: PasskeyTable): string => `INSERT INTO ${table}
-    (id, ${OWNERS[table]}, credential_id, public_key, counter, transports, is_synced, name, created_at)
+    (id, ${OWNER_COLUMNS[table]}, credential_id, public_key, counter, transports, is_synced, name, created_at)
   SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9
-  WHERE (SELECT count(*) FROM ${table} WHERE ${OWNERS[table]} = $2) < $10
+  WHERE (SELECT count(*) FROM ${table} WHERE ${OWNER_COLUMNS[table]} = $2) < $10
   RETURNING ${PASSKEY_COLUMNS}`;
 
 /**
- * The caller has locked the row of the owner.
+ * The caller has locked the row of the owner, so that concurrent calls cannot exceed {@link MAX_PASSKEYS}.
  * @throws {ProblemException} passkey_exists; too_many_passkeys
  */
 export async function insertPasskey(

@@ -126,7 +126,7 @@ export function setVariable(text: string, name: string, value: string): string {
   return `${text}${isComplete ? '' : lineEnd}${name}=${quoted}${lineEnd}`;
 }
 
-/** @returns what an operator should mend in an environment file, without anything that stands in it */
+/** @returns what an operator should mend in an environment file, never its content, which may be secret */
 export function* inspectEnvFile(path: string): Generator<string> {
   const stats = statSync(path, { throwIfNoEntry: false });
   if (!stats) return;

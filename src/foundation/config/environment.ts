@@ -108,16 +108,16 @@ function readFileVariables(file: string): Variables {
   }
 }
 
-/** Whether this process was given a variable, or the name of its file, which overrides that of the environment file. */
+/** Whether the environment of this process sets a variable or its `_FILE`, which then overrides the environment file. */
 export function isGivenToProcess(name: VariableName): boolean {
   return isSetIn(readProcessVariables(), name);
 }
 
-/** @returns which of the two that {@link readVariables} reads gave it a variable, for the middle of a sentence */
-export function describeSource(name: VariableName, file = '.env'): string {
-  if (!isGivenToProcess(name)) return `of ${file}`;
-  const isOverriding = process.env.NODE_ENV !== 'production' && isSetIn(readFileVariables(file), name);
-  return isOverriding ? `of the environment, which overrides that of ${file},` : 'of the environment';
+/** @returns where {@link readVariables} found a variable, as words that follow its name in a sentence */
+export function describeSource(name: VariableName): string {
+  if (!isGivenToProcess(name)) return 'of .env';
+  const isOverriding = process.env.NODE_ENV !== 'production' && isSetIn(readFileVariables('.env'), name);
+  return isOverriding ? 'of the environment, which overrides that of .env,' : 'of the environment';
 }
 
 function isSetIn(variables: Variables, name: VariableName): boolean {

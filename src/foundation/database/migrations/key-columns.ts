@@ -1,4 +1,4 @@
-// What the tables of nodes, app credentials and operators share, as `KeyColumns` of domain/keys/key-record.ts has it.
+// Columns that nodes, app credentials and operators share; `KeyColumns` (domain/keys/key-record.ts) maps them.
 
 export const KEY_COLUMNS = `
       key_digest              bytea       NOT NULL,
