@@ -17,7 +17,7 @@ it('tells once that the copy of events fails, and that it works again', async ()
   expect(lines).toEqual(['event_copy_failed', 'event_copy_again']);
 });
 
-it('never seals and copies in one turn, because a login beside both would give way twice', async () => {
+it('seals and copies events by turns, so that no login competes with both', async () => {
   const steps: string[] = [];
   const sealNewRows = () => {
     steps.push('seal');

@@ -2,7 +2,7 @@ import { ModuleMocker } from 'jest-mock';
 
 const TEST_TIMEOUT = Symbol.for('TEST_TIMEOUT_SYMBOL');
 
-/** Runs tests in the process of the worker, without a context of their own (runtime.js). */
+/** Runs tests in the process of the worker, without a context of their own (runtime.ts). */
 export default class NativeEnvironment {
   global = globalThis;
   moduleMocker = new ModuleMocker(globalThis);
