@@ -5,7 +5,7 @@ import { StartTimeoutError, StartWatch } from '../foundation/common/start-watch.
 import { inspectEnvFile } from '../foundation/config/env-file.js';
 import { InvalidEnvironmentError, type Environment, type Variables } from '../foundation/config/environment.js';
 import { listWeakSettings } from '../foundation/config/weak-settings.js';
-import { isMasterKeyShared } from '../foundation/crypto/secret.js';
+import { isMasterKeyShared, isSameSecret } from '../foundation/crypto/secret.js';
 import { toErrorFields, Log } from '../foundation/logging/log.js';
 import { isMailEnabled } from '../domain/mail/mail-transport.js';
 import { describeIgnoredVariables } from './ignored-variables.js';
@@ -66,7 +66,7 @@ export function hasSharedMasterKey(environment: Environment): boolean {
 
 /** In development a lost MASTER_KEY would go unnoticed, because no new one is generated beside a SECRET_KEY. */
 export function isMasterKeyMissing({ nodeEnv, masterKey, secretKey }: Environment): boolean {
-  return nodeEnv === 'development' && masterKey === secretKey;
+  return nodeEnv === 'development' && isSameSecret(masterKey, secretKey);
 }
 
 /** @returns why the start failed, without a secret */
