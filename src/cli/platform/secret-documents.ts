@@ -4,7 +4,7 @@ import { isUtf8 } from 'node:buffer';
 import { join } from 'node:path';
 import { parseAllDocuments, stringify } from 'yaml';
 import * as z from 'zod';
-import { readRegular, rehearseReplacement, replaceFile } from '../../foundation/common/durable-file.js';
+import { isOpenToOthers, readRegular, rehearseReplacement, replaceFile } from '../../foundation/common/durable-file.js';
 import { FileChangedError } from '../../foundation/config/env-file.js';
 import { describeCause } from '../failures.js';
 import { CommandFailedError, refuseNullOutput, writeKeys } from '../terminal.js';
@@ -215,7 +215,7 @@ function openDocument(
   const file = folder === undefined ? undefined : readOrExplain(path, readRegular);
   const stored = findStored(file ? parse(format, file.bytes.toString(), path) : current, name, namespace);
   const render = (values: Values): string => format.render(name, values, stored, namespace);
-  const inFolder = { bytes: file?.bytes, isOpenToOthers: ((file?.stats.mode ?? 0) & 0o077) !== 0 };
+  const inFolder = { bytes: file?.bytes, isOpenToOthers: file !== undefined && isOpenToOthers(file.stats) };
   return new SecretDocument(path, render, stored, folder === undefined ? undefined : inFolder);
 }
 

@@ -9,6 +9,7 @@ import { createRandomId } from './ids.js';
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = fs.constants;
 const PRIVATE_MODE = 0o600;
+const OTHER_USERS_MASK = 0o077;
 /**
  * exFAT and some shared folders have no hard links: there, two processes that race to create a file may both succeed.
  */
@@ -45,6 +46,11 @@ export function readRegular(path: string): FoundFile | undefined {
   } finally {
     fs.closeSync(descriptor);
   }
+}
+
+/** Whether users other than its owner may read or write a file. */
+export function isOpenToOthers({ mode }: Pick<fs.Stats, 'mode'>): boolean {
+  return (mode & OTHER_USERS_MASK) !== 0;
 }
 
 /** The file keeps its owner; a new one belongs to the user of this process. */

@@ -1,10 +1,9 @@
 import { readFileSync, statSync, type Stats } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { parse } from 'dotenv';
-import { createFile, readRegular, rehearseReplacement, replaceFile } from '../common/durable-file.js';
+import { createFile, isOpenToOthers, readRegular, rehearseReplacement, replaceFile } from '../common/durable-file.js';
 
 const PRIVATE_MODE = 0o600;
-const OTHER_USERS_MASK = 0o077;
 const MAX_NAMED_LINES = 5;
 /** Group 1 is the name, group 2 the value with its quotes. A quoted value may span lines. */
 const ASSIGNMENT =
@@ -48,7 +47,7 @@ export class EnvFile {
   }
 
   get isOpenToOthers(): boolean {
-    return this.stats !== undefined && (this.stats.mode & OTHER_USERS_MASK) !== 0;
+    return this.stats !== undefined && isOpenToOthers(this.stats);
   }
 
   get mode(): string {
@@ -131,7 +130,7 @@ export function* inspectEnvFile(path: string): Generator<string> {
   const stats = statSync(path, { throwIfNoEntry: false });
   if (!stats) return;
   // Windows has no modes, and reports every file as open.
-  if (process.platform !== 'win32' && (stats.mode & OTHER_USERS_MASK) !== 0)
+  if (process.platform !== 'win32' && isOpenToOthers(stats))
     yield `other users of this machine may read ${path} (mode ${formatMode(stats)}), which holds secrets. Type: chmod 600 ${path}`;
   const lines = findStrayLines(readFileSync(path, 'utf8'));
   if (lines.length === 0) return;
