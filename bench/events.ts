@@ -263,8 +263,7 @@ async function measureArm(
 /** All readers poll in a process of their own until the signal. @returns the number of events */
 function followUntil(readers: readonly EventReader[], signal: AbortSignal): Promise<number> {
   return new Promise((resolve, reject) => {
-    // Without threads of V8, which would have the usual priority.
-    const child = fork(READERS, { execArgv: ['--v8-pool-size=0'] });
+    const child = fork(READERS);
     child.send(readers.map(({ own }) => own));
     // Without readers the process has ended by then.
     signal.addEventListener('abort', () => child.connected && child.send('over'));
