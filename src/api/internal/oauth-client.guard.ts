@@ -5,7 +5,7 @@ import { isUtf8 } from 'node:buffer';
 import { Injectable, type CanActivate, type ExecutionContext } from '@nestjs/common';
 import type { Request } from 'express';
 import { AppDoor } from '../../domain/app-credentials/app.door.js';
-import { isFreshVerdictWanted } from '../../domain/revocation/propagation.js';
+import { isFreshVerdictWanted } from '../../domain/revocation/freshness.js';
 import { toActor } from '../../foundation/access/actor.js';
 import { createRefusal, Doors } from '../../foundation/access/doors.js';
 import type { AppPrincipal } from '../../foundation/access/principals.js';

@@ -1,7 +1,7 @@
 import { Post, Req } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { Freshness } from '../../domain/revocation/propagation.js';
+import { Freshness } from '../../domain/revocation/freshness.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import { InternalController, RequirePresentedApp } from '../../foundation/access/route-decorators.js';
 import { ServiceNameField, ID, APP_SCOPES } from '../../foundation/common/fields.js';

@@ -5,7 +5,7 @@ import { toActor } from '../../foundation/access/actor.js';
 import type { AppPrincipal } from '../../foundation/access/principals.js';
 import { createRefusal, Doors, HeaderKeyStrategy, type RouteDemand } from '../../foundation/access/doors.js';
 import { Environment } from '../../foundation/config/environment.js';
-import { Freshness, isFreshVerdictWanted } from '../revocation/propagation.js';
+import { Freshness, isFreshVerdictWanted } from '../revocation/freshness.js';
 import { AppDoor } from './app.door.js';
 
 /** Reads `X-Platform-App-Id` and `X-Platform-App-Key`. */

@@ -6,7 +6,7 @@ import type { NodePrincipal, Principal } from '../../foundation/access/principal
 import { Doors, HeaderKeyStrategy, type RouteDemand } from '../../foundation/access/doors.js';
 import { TARGET_HEADER } from '../../foundation/access/route-declarations.js';
 import { SERVICE_NAME_FORMAT } from '../../foundation/common/names.js';
-import { Freshness, isFreshVerdictWanted } from '../revocation/propagation.js';
+import { Freshness, isFreshVerdictWanted } from '../revocation/freshness.js';
 import { NodeDoor } from './node.door.js';
 
 /** Reads `X-API-Key`, and `X-Platform-Target`, whose form the guard of the route has checked. */

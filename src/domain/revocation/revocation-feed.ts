@@ -13,7 +13,7 @@ import {
   type FeedRow,
 } from '../../../packages/lease/src/change-feed.js';
 import { RevocationLease } from '../../../packages/lease/src/lease.js';
-import { LeaseAnnouncement } from './propagation.js';
+import { LeaseAnnouncement } from './lease-announcement.js';
 
 /** One poll may be lost without the lease ending. */
 const POLLS_PER_LEASE = 3;

@@ -2,7 +2,9 @@ import { Global, Module } from '@nestjs/common';
 import { Environment } from '../../foundation/config/environment.js';
 import { ChangeLog } from '../../../packages/lease/src/change-feed.js';
 import { RevocationLease, SYSTEM_CLOCKS } from '../../../packages/lease/src/lease.js';
-import { Freshness, LeaseAnnouncement, Propagation } from './propagation.js';
+import { Freshness } from './freshness.js';
+import { LeaseAnnouncement } from './lease-announcement.js';
+import { Propagation } from './propagation.js';
 import { RevocationFeed } from './revocation-feed.js';
 
 @Global()

@@ -4,7 +4,7 @@ import { PurgeJob } from '../../../src/domain/maintenance/jobs.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { ChangeLog } from '../../../packages/lease/src/change-feed.js';
 import { RevocationLease } from '../../../packages/lease/src/lease.js';
-import { LeaseAnnouncement } from '../../../src/domain/revocation/propagation.js';
+import { LeaseAnnouncement } from '../../../src/domain/revocation/lease-announcement.js';
 import { eventually } from '../../../tools/eventually.js';
 import { recorded } from '../../domain/audit/record.js';
 import { pollChanges, type Changes } from '../../support/poll-changes.js';

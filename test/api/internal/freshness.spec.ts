@@ -1,7 +1,8 @@
 import type { Test as SupertestRequest } from 'supertest';
 import type { Database } from '../../../src/foundation/database/database.js';
 import { NODE_KEYS } from '../../../src/domain/nodes/nodes.service.js';
-import { LeaseAnnouncement, Propagation } from '../../../src/domain/revocation/propagation.js';
+import { LeaseAnnouncement } from '../../../src/domain/revocation/lease-announcement.js';
+import { Propagation } from '../../../src/domain/revocation/propagation.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { expectProblem } from '../../support/expect-problem.js';
 import { useApp } from '../../support/use-app.js';

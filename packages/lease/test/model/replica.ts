@@ -2,7 +2,7 @@ import { computeDigest } from '../../../../src/foundation/crypto/secret.js';
 import { KeyCache } from '../../src/key-cache.js';
 import { ChangeLog, type LoggedAnswer } from '../../src/change-feed.js';
 import { RevocationLease } from '../../src/lease.js';
-import { LeaseAnnouncement } from '../../../../src/domain/revocation/propagation.js';
+import { LeaseAnnouncement } from '../../../../src/domain/revocation/lease-announcement.js';
 import type { ServiceAnswer, ServiceRequest } from '../../../../clients/typescript/src/transport.js';
 import type { Credential } from './credentials.js';
 import type { DelegatedToken } from './delegation.js';
