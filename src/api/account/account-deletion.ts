@@ -7,7 +7,7 @@ import { Propagation } from '../../domain/revocation/propagation.js';
 import { Reauthentication, type OwnProof } from '../../domain/second-factors/reauthentication.js';
 import type { UseProof } from '../../domain/second-factors/second-factors.service.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
-import { deleteAccount } from '../../domain/users/user-lifecycle.js';
+import { deleteAccountRow } from '../../domain/users/account-statements.js';
 import type { OwnCall } from '../../foundation/access/actor.js';
 
 /** Users delete their own accounts, with the memberships and sessions. */
@@ -30,7 +30,7 @@ export class AccountDeletion {
           if (role === 'admin') await this.departures.refuseLastAdmin(transaction, householdId, id);
         await this.departures.endMemberships(transaction, id, memberships, call.actor);
         const count = await this.sessions.deleteSessions(transaction, id);
-        await deleteAccount(transaction, verified);
+        await deleteAccountRow(transaction, verified);
         const details = { ended_sessions: count };
         await this.audit.record(transaction, toUserEvent('user.deleted', call.actor, id, { details }));
       });

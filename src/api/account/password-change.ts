@@ -8,7 +8,7 @@ import { Propagation } from '../../domain/revocation/propagation.js';
 import { Reauthentication, type OwnProof } from '../../domain/second-factors/reauthentication.js';
 import type { UseProof } from '../../domain/second-factors/second-factors.service.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
-import { setPassword } from '../../domain/users/user-lifecycle.js';
+import { setPassword } from '../../domain/users/account-statements.js';
 import type { OwnCall } from '../../foundation/access/actor.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 

@@ -33,7 +33,8 @@ import { SESSION_END_REASONS, type Session } from '../../domain/tokens/session.e
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
 import { UserResponse } from '../account/user.dto.js';
 import { OneTimeTokens, type IssuedLink } from '../../domain/users/one-time-tokens.js';
-import { Registration, UserChanges, type UserChange } from '../../domain/users/user-lifecycle.js';
+import { Registration } from '../../domain/users/registration.js';
+import { UserChanges, type UserChange } from '../../domain/users/user-changes.js';
 import { UsersService, type Account, type UserFilter } from '../../domain/users/users.service.js';
 
 class CreateUserRequest {

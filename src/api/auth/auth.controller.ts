@@ -17,7 +17,7 @@ import { PasskeyField, PasskeyRequestOptionsResponse } from '../../domain/webaut
 import { Throttled } from '../../foundation/throttling/throttle.js';
 import { type TokenPair } from '../../domain/tokens/access-tokens.js';
 import { UniformRegistration } from '../../domain/users/uniform-registration.js';
-import { Registration } from '../../domain/users/user-lifecycle.js';
+import { Registration } from '../../domain/users/registration.js';
 import { UserResponse, CredentialsRequest, RegistrationRequest } from '../account/user.dto.js';
 import { LoginService } from './login.service.js';
 import { SecondFactorLogins } from './second-factor-login.service.js';

@@ -12,7 +12,7 @@ import { hasPassword } from '../../domain/passwords/password-hasher.js';
 import { Propagation } from '../../domain/revocation/propagation.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
 import { OneTimeTokens, RESET_PURPOSES, EMAIL_PURPOSES } from '../../domain/users/one-time-tokens.js';
-import { setPassword } from '../../domain/users/user-lifecycle.js';
+import { setPassword } from '../../domain/users/account-statements.js';
 import { User } from '../../domain/users/user.entity.js';
 import { translateTakenEmail } from '../../domain/users/users.service.js';
 import { type Actor, toUserActor } from '../../foundation/access/actor.js';

@@ -19,7 +19,7 @@ import { Propagation } from '../revocation/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { Reauthentication, type OwnProof } from './reauthentication.js';
 import { RefusedProofError, SecondFactorsService } from './second-factors.service.js';
-import { lockIfUnchanged } from '../users/user-lifecycle.js';
+import { lockAccountIfUnchanged } from '../users/account-statements.js';
 import { buildHasSecondFactor, createWrongPassword, type AccountState } from '../passwords/password-verifier.js';
 
 /** The events about which the user gets a mail. */
@@ -189,7 +189,7 @@ export class FactorChanges {
     { owner, sessionId, actor, requireState, change }: Commit<Result>,
   ): Promise<{ readonly result: Result; readonly isFirst: boolean }> {
     const { id, email: recipient } = owner;
-    const isUnchanged = await lockIfUnchanged(transaction, owner);
+    const isUnchanged = await lockAccountIfUnchanged(transaction, owner);
     // Read after the lock, so that it sees the commit of the transaction that held the lock before.
     const before = await readState(transaction, id, sessionId);
     requireState({ ...before, isUnchanged });

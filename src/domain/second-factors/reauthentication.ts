@@ -8,7 +8,7 @@ import type { EntityManager } from 'typeorm';
 import type { OwnCall } from '../../foundation/access/actor.js';
 import { ProblemException, problems, refuseField } from '../../foundation/problems/problems.js';
 import { PASSWORD_PROBLEMS, PasswordVerifier, type VerifiedUser } from '../passwords/password-verifier.js';
-import { lockAccount } from '../users/user-lifecycle.js';
+import { lockAccount } from '../users/account-statements.js';
 import { Challenges } from '../challenges/challenges.js';
 import { parseAuthentication, readChallenge, RelyingParty } from '../webauthn/relying-party.js';
 import { toPasswordContext } from './challenge-contexts.js';

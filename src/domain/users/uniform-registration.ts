@@ -14,7 +14,7 @@ import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Outbox, type AccountRequest } from '../mail/outbox.js';
 import { NewPasswords } from '../passwords/new-passwords.js';
-import { toInvitedUser } from './user-lifecycle.js';
+import { toInvitedUser } from './registration.js';
 import { User } from './user.entity.js';
 
 interface AskedAccount {

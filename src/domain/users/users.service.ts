@@ -1,7 +1,7 @@
 /**
- * Users: reading, searching and unlocking accounts. user-lifecycle.ts registers and changes them, api/account/ has what
- * users change about their own account, and tokens/ their sessions. Invariants: e-mail addresses arrive here in
- * canonical form, and each change commits together with its audit event.
+ * Users: reading, searching and unlocking accounts. registration.ts registers and user-changes.ts changes them,
+ * api/account/ has what users change about their own account, and tokens/ their sessions. Invariants: e-mail addresses
+ * arrive here in canonical form, and each change commits together with its audit event.
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
