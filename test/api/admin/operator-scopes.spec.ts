@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import type { Test as SupertestRequest } from 'supertest';
 import { OPERATOR_SCOPES, type OperatorScope } from '../../../src/foundation/common/names.js';
@@ -6,6 +7,7 @@ import { AuditJob } from '../../../src/domain/maintenance/jobs.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { recorded } from '../../domain/audit/record.js';
 import { expectProblem } from '../../support/expect-problem.js';
+import { fromRoot } from '../../support/from-root.js';
 import { holdRow } from '../../support/row-lock.js';
 import { UNLEASED } from '../../support/settings.js';
 import type { NamedOperator } from '../../support/test-app.js';
@@ -19,19 +21,15 @@ interface Route {
   readonly description: string;
 }
 
-const RESOURCES: readonly [RegExp, OperatorScope][] = [
-  [/^\/event-subscriptions/, 'apps'],
-  [/^\/(nodes|enrolments|households|invitations)/, 'nodes'],
-  [/^\/app-credentials/, 'apps'],
-  [/^\/(users|networks)/, 'users'],
-  [/^\/operators/, 'operators'],
-];
+/** The table of docs/operations/operators.md: a scope, or `any`, and a path below /api/v0/admin. */
+const DOCUMENTED = [...readFileSync(fromRoot('docs/operations/operators.md'), 'utf8').matchAll(/^\| `?(\w+)`? \| (`\/.+)$/gm)]
+  .flatMap(([, scope = '', paths = '']) => [...paths.matchAll(/`(\/[^`]+)`/g)].map(([, path = '']) => ({ scope, path })));
 
 /** The scopes of which an operator needs one. */
 function acceptedOn({ method, path }: Route): readonly OperatorScope[] {
-  // Its answer has what the scopes allow.
-  if (path === '/keys/identify' || path === '/findings') return OPERATOR_SCOPES;
-  const resource = RESOURCES.find(([prefix]) => prefix.test(path))?.[1];
+  const documented = DOCUMENTED.find((each) => path === each.path || path.startsWith(`${each.path}/`))?.scope;
+  if (documented === 'any') return OPERATOR_SCOPES;
+  const resource = OPERATOR_SCOPES.find((scope) => scope === documented);
   const isRead = method === 'get' || path === '/users/search';
   return [...(resource ? [resource] : []), ...(isRead ? (['read'] as const) : [])];
 }
