@@ -1,7 +1,7 @@
 import { GATEWAY_REASONS, KEY_EVENT_NAMES, KEY_REFUSAL_REASONS } from './key-kinds.js';
 import { OPERATOR_SCOPES } from './names.js';
 
-/** The security events that the audit log contains, those of keys in key-kinds.ts. All others are written only to the service log. */
+/** The security events that the audit log contains, those of keys in key-kinds.ts. */
 export const AUDIT_EVENT_NAMES = [
   'user.registered',
   'user.login.succeeded',
@@ -87,29 +87,32 @@ export function listMatchingEvents(filter: string): AuditEventName[] {
   return AUDIT_EVENT_NAMES.filter((name) => name === filter || (isPattern && name.startsWith(filter.slice(0, -1))));
 }
 
+/** The security events that are written only to the service log. */
+export const LOG_EVENT_NAMES = [
+  'user.login.throttled',
+  'user.login.challenged',
+  'user.second_factor.throttled',
+  'user.registration.throttled',
+  'session.refresh.throttled',
+  'user.password.refused',
+  'user.link.refused',
+  'user.link.throttled',
+  'user.mail.requested',
+  'user.mail.throttled',
+  'user.token.refused',
+  'session.refreshed',
+  'session.refresh.refused',
+  'node.enrolment.refused',
+  'node.enrolment.throttled',
+  'node.rotation.throttled',
+  'household.act.throttled',
+  'household.invitation.refused',
+  'household.invitation.throttled',
+  'admin.key.throttled',
+] as const;
+
 /** The names of all security events (ASVS 16.3). They are stable: alerts are written against them. */
-export type SecurityEvent =
-  | AuditEventName
-  | 'user.login.throttled'
-  | 'user.login.challenged'
-  | 'user.second_factor.throttled'
-  | 'user.registration.throttled'
-  | 'session.refresh.throttled'
-  | 'user.password.refused'
-  | 'user.link.refused'
-  | 'user.link.throttled'
-  | 'user.mail.requested'
-  | 'user.mail.throttled'
-  | 'user.token.refused'
-  | 'session.refreshed'
-  | 'session.refresh.refused'
-  | 'node.enrolment.refused'
-  | 'node.enrolment.throttled'
-  | 'node.rotation.throttled'
-  | 'household.act.throttled'
-  | 'household.invitation.refused'
-  | 'household.invitation.throttled'
-  | 'admin.key.throttled';
+export type SecurityEvent = AuditEventName | (typeof LOG_EVENT_NAMES)[number];
 
 /** Events that are logged at level warn, so that LOG_LEVEL=warn keeps them. */
 const WARNINGS = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;
