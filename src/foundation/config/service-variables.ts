@@ -159,9 +159,8 @@ export const serverSections = [
       DATABASE_POOL_SIZE: {
         type: kinds.wholeNumber(1, 1_000).default(10),
         text:
-          'Connections of the pool of one process. Each process has two more, for the feed of revocations and for ' +
-          '`/health`, and, while commits stall, half of this number more; see ' +
-          '[decision 41](decisions/0041-stalled-commits.md).',
+          'Connections of the pool of one process, which opens more beside it: plan ' +
+          '[max_connections](operations/production.md#replicas) for them.',
       },
     },
   },
