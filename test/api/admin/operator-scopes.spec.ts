@@ -22,8 +22,11 @@ interface Route {
 }
 
 /** The table of docs/operations/operators.md: a scope, or `any`, and a path below /api/v0/admin. */
-const DOCUMENTED = [...readFileSync(fromRoot('docs/operations/operators.md'), 'utf8').matchAll(/^\| `?(\w+)`? \| (`\/.+)$/gm)]
-  .flatMap(([, scope = '', paths = '']) => [...paths.matchAll(/`(\/[^`]+)`/g)].map(([, path = '']) => ({ scope, path })));
+const DOCUMENTED = [
+  ...readFileSync(fromRoot('docs/operations/operators.md'), 'utf8').matchAll(/^\| `?(\w+)`? \| (`\/.+)$/gm),
+].flatMap(([, scope = '', paths = '']) =>
+  [...paths.matchAll(/`(\/[^`]+)`/g)].map(([, path = '']) => ({ scope, path })),
+);
 
 /** The scopes of which an operator needs one. */
 function acceptedOn({ method, path }: Route): readonly OperatorScope[] {
