@@ -3,9 +3,15 @@ import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { toActor } from '../../foundation/access/actor.js';
 import type { AppPrincipal } from '../../foundation/access/principals.js';
-import { createRefusal, Doors, HeaderKeyStrategy, type RouteDemand } from '../../foundation/access/doors.js';
+import {
+  createRefusal,
+  Doors,
+  HeaderKeyStrategy,
+  isFreshVerdictWanted,
+  type RouteDemand,
+} from '../../foundation/access/doors.js';
 import { Environment } from '../../foundation/config/environment.js';
-import { Freshness, isFreshVerdictWanted } from '../revocation/freshness.js';
+import { Freshness } from '../revocation/freshness.js';
 import { AppDoor } from './app.door.js';
 
 /** Reads `X-Platform-App-Id` and `X-Platform-App-Key`. */

@@ -53,10 +53,11 @@ export class DelegatedDoor {
 
   /**
    * @param audience the service that presents the token
+   * @param isFresh whether to skip the cache of signing keys
    * @throws {ProblemException} invalid_access_token
    */
-  async verifyDelegated(token: string, audience: string): Promise<UserPrincipal> {
-    const claims = await this.accessTokens.verifyDelegatedSignature(token);
+  async verifyDelegated(token: string, audience: string, isFresh = false): Promise<UserPrincipal> {
+    const claims = await this.accessTokens.verifyDelegatedSignature(token, isFresh);
     if (!claims) throw createRefusal('user', 'not_accepted');
     const chain = readChain(claims);
     if (!chain || !hasRequiredClaims(claims) || claims.client_id !== chain[0].appId)

@@ -3,10 +3,10 @@ import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { toActor } from '../../foundation/access/actor.js';
 import type { NodePrincipal, Principal } from '../../foundation/access/principals.js';
-import { Doors, HeaderKeyStrategy, type RouteDemand } from '../../foundation/access/doors.js';
+import { Doors, HeaderKeyStrategy, isFreshVerdictWanted, type RouteDemand } from '../../foundation/access/doors.js';
 import { TARGET_HEADER } from '../../foundation/access/route-declarations.js';
 import { SERVICE_NAME_FORMAT } from '../../foundation/common/names.js';
-import { Freshness, isFreshVerdictWanted } from '../revocation/freshness.js';
+import { Freshness } from '../revocation/freshness.js';
 import { NodeDoor } from './node.door.js';
 
 /** Reads `X-API-Key`, and `X-Platform-Target`, whose form the guard of the route has checked. */

@@ -3,18 +3,13 @@
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
 import { DataSource } from 'typeorm';
+import { isFreshVerdictWanted } from '../../foundation/access/doors.js';
 import type { Rememberable } from '../../foundation/access/principals.js';
 import { Clock } from '../../foundation/common/clock.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { LeaseAnnouncement } from './lease-announcement.js';
 
 const MAX_REMEMBERED_SECONDS = 60;
-
-/** Whether the caller asks for a verdict from PostgreSQL that is newer than the request (RFC 9111 §5.2.1.4). */
-export function isFreshVerdictWanted({ headers }: Request): boolean {
-  const control = headers['cache-control'];
-  return control !== undefined && /\bno-cache\b/i.test(control);
-}
 
 /**
  * The promise must have been announced before anything was read, or a revocation that commits before the response would

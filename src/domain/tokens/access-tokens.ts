@@ -170,11 +170,14 @@ export class AccessTokens {
     return this.jwt.sign(signed, toJwtOptions({ secret: privateKey, algorithm: 'ES256' as const, header }));
   }
 
-  /** @returns the claims, which may be incomplete or expired; undefined for a token that this service did not sign */
-  async verifyDelegatedSignature(token: string): Promise<Partial<DelegatedClaims> | undefined> {
+  /**
+   * @param isFresh whether to skip the cache of signing keys
+   * @returns the claims, which may be incomplete or expired; undefined for a token that this service did not sign
+   */
+  async verifyDelegatedSignature(token: string, isFresh = false): Promise<Partial<DelegatedClaims> | undefined> {
     const kid = readKid(token, DELEGATED_TYPE);
     if (kid === undefined || !(await this.signingKeys.isAlgorithmAccepted('ES256'))) return undefined;
-    const pair = await this.signingKeys.findKey(kid);
+    const pair = await this.signingKeys.findKey(kid, isFresh);
     const options = { algorithms: ['ES256' as const], issuer: this.delegatedIssuer, ignoreExpiration: true };
     return pair && this.tryVerify<DelegatedClaims>(token, { secret: pair.publicKey, ...options });
   }

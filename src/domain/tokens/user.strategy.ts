@@ -3,10 +3,10 @@ import { Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { Strategy } from 'passport-jwt';
-import { Doors, readBearer } from '../../foundation/access/doors.js';
+import { Doors, isFreshVerdictWanted, readBearer } from '../../foundation/access/doors.js';
 import type { UserPrincipal } from '../../foundation/access/principals.js';
 import { getDeclaredRoute } from '../../foundation/access/route-table.js';
-import { Freshness, isFreshVerdictWanted } from '../revocation/freshness.js';
+import { Freshness } from '../revocation/freshness.js';
 import { AccessTokens, type AccessTokenClaims, type VerificationKey } from './access-tokens.js';
 import { UserDoor } from './user.door.js';
 

@@ -42,7 +42,7 @@ export interface RouteDemand {
 /** Judges tokens that services got on behalf of users, which the user door refuses. */
 interface DelegatedDoor {
   isDelegated(token: string): boolean;
-  verifyDelegated(token: string, audience: string): Promise<UserPrincipal>;
+  verifyDelegated(token: string, audience: string, isFresh: boolean): Promise<UserPrincipal>;
 }
 
 /** The Passport strategies of one application. Passport's global table has one slot per name for the whole process. */
@@ -66,12 +66,13 @@ export class Doors {
   }
 
   /**
+   * @param token of {@link readDelegated}
    * @param audience the service that presents the token
    * @throws {ProblemException} invalid_access_token
    */
-  async authenticateDelegated(token: string, audience: string | undefined): Promise<UserPrincipal> {
+  async authenticateDelegated(request: Request, token: string, audience: string | undefined): Promise<UserPrincipal> {
     if (!this.delegatedDoor || audience === undefined) throw createRefusal('user', 'other_audience');
-    return this.delegatedDoor.verifyDelegated(token, audience);
+    return this.delegatedDoor.verifyDelegated(token, audience, isFreshVerdictWanted(request));
   }
 
   hasCredential(door: Door, request: Request): boolean {
@@ -125,6 +126,12 @@ function createNotAcceptedProblem(door: Door, request: Request): ProblemExceptio
  */
 export function readBearer({ headers }: Pick<Request, 'headers'>): string | undefined {
   return /^bearer [ \t]*([^ \t].*)$/i.exec(headers.authorization ?? '')?.[1];
+}
+
+/** Whether the caller asks for a verdict from PostgreSQL that is newer than the request (RFC 9111 §5.2.1.4). */
+export function isFreshVerdictWanted({ headers }: Pick<Request, 'headers'>): boolean {
+  const control = headers['cache-control'];
+  return control !== undefined && /\bno-cache\b/i.test(control);
 }
 
 type Done = (error: Error | null, principal?: object, info?: object) => void;

@@ -304,7 +304,7 @@ class ForwardedUserGuard extends DoorGuard {
         refuseUnusedTarget(request, this.environment);
         return true;
       }
-      request.user = await this.doors.authenticateDelegated(delegated, readOwnName(request));
+      request.user = await this.doors.authenticateDelegated(request, delegated, readOwnName(request));
       return true;
     } catch (error) {
       if (!(error instanceof ProblemException)) throw error;

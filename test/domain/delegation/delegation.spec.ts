@@ -66,6 +66,25 @@ function expectOAuthError(
 const expectRefused = (response: Response): void =>
   expectProblem(response, { ...problems.invalidAccessToken, extension: NOT_VALID });
 
+describe('validate-user with a delegated token and Cache-Control: no-cache', () => {
+  const app = useApp({ variables: { ...ES256, REVOCATION_LEASE_MS: '5000', OUTAGE_GRACE_SECONDS: '3600' } });
+
+  it('reads the signing key from PostgreSQL, so that a verifier does not remember a token of a revoked one', async () => {
+    const [first, second] = [await new Caller(app).start(), await new Caller(app).start()];
+    await first.actsForUsersAt(second);
+    const { access_token } = await (await app.user()).logsIn();
+    const token = await first.exchanges(access_token, second);
+    const noCache = { 'Cache-Control': 'no-cache' };
+    const { headers } = await second.presents(token, noCache).expect(200);
+    expect(headers['x-platform-remember']).toBe('yes');
+    // As a replica sees it that has not heard of the revocation yet.
+    await app.database.query(`ALTER TABLE signing_keys DISABLE TRIGGER USER;
+      UPDATE signing_keys SET state = 'revoked', revoked_at = now() WHERE kid = '${decodeProtectedHeader(token).kid}'`);
+    await second.presents(token).expect(200);
+    expectRefused(await second.presents(token, noCache));
+  });
+});
+
 describe('tokens for users at the next service (RFC 8693)', () => {
   const app = useApp({ variables: ES256 });
   let [web, recipes, ocr, tts, mail]: Caller[] = [];
