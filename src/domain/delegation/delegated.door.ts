@@ -68,7 +68,7 @@ export class DelegatedDoor {
     const now = this.clock.trustedNow();
     if (exp * 1_000 <= now.getTime()) throw createRefusal('user', 'expired', fields);
     if (exp > now.getTime() / 1_000 + DELEGATED_TTL_SECONDS + CLOCK_TOLERANCE_SECONDS) {
-      await this.sessions.requirePastRefresh(sessionId, now);
+      await this.sessions.refuseSetBackClock(sessionId, now);
       throw createRefusal('user', 'impossible_times', fields);
     }
     const [session, pairs] = await Promise.all([

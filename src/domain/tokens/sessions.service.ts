@@ -131,7 +131,7 @@ export class SessionsService {
   }
 
   /** @throws {WrongClockError} when the clock of PostgreSQL was set back since the session's token was refreshed */
-  async requirePastRefresh(sessionId: string, now: Date): Promise<void> {
+  async refuseSetBackClock(sessionId: string, now: Date): Promise<void> {
     const later = await this.database.row(READ_LATER_REFRESH, [sessionId, now]);
     if (later) throw new WrongClockError('The clock of PostgreSQL was set back since the access token was signed');
   }

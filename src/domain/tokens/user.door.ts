@@ -43,7 +43,7 @@ export class UserDoor {
     const now = this.clock.trustedNow();
     if (exp * 1_000 <= now.getTime()) throw createRefusal('user', 'expired', { user_id: userId });
     if (!this.hasPossibleTimes(claims, now)) {
-      await this.sessions.requirePastRefresh(sessionId, now);
+      await this.sessions.refuseSetBackClock(sessionId, now);
       throw createRefusal('user', 'impossible_times', { user_id: userId });
     }
     const session = await this.sessions.findLiveSession(sessionId, userId, withHouseholds);
@@ -64,7 +64,7 @@ export class UserDoor {
     const claims = await this.accessTokens.verifySignature(token);
     if (!claims || !hasRequiredClaims(claims, this.environment.jwtAudience)) return undefined;
     if (this.hasPossibleTimes(claims, now)) return claims;
-    await this.sessions.requirePastRefresh(claims.sid, now);
+    await this.sessions.refuseSetBackClock(claims.sid, now);
     return undefined;
   }
 
