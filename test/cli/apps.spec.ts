@@ -521,6 +521,8 @@ describe('platform-auth', () => {
     expect(await cli.ok('status')).toContain(
       `not asked for in 30 days: ${caller} → ocr b:unused, ${caller} → ocr c:unused\n`,
     );
+    await app.admin.patch(`/app-credentials/${appId}`, { for_users: true }).expect(200);
+    expect(await cli.json('status')).toMatchObject({ unused_scopes: [{ scope: 'b:unused' }, { scope: 'c:unused' }] });
     await app.admin.patch(`/app-credentials/${appId}`, { scopes: ['b:unused'] }).expect(200);
     expect(await cli.json('status')).toMatchObject({ unused_scopes: [] });
   });

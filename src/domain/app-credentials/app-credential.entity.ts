@@ -19,7 +19,7 @@ export class AppCredential extends KeyColumns {
   /** Life of each key from its issue or rotation; null: `expiresAt` holds for the credential, and no rotation moves it. */
   @Column({ name: 'life_days', type: 'integer', nullable: true }) lifeDays!: number | null;
 
-  /** When the scopes or `forUsers` were last changed: neither counts as unused for 30 days from then on. */
+  /** When the scopes were last changed: none counts as unused for 30 days from then on. */
   @Column({ name: 'scopes_changed_at', type: 'timestamptz', nullable: true }) scopesChangedAt!: Date | null;
 
   /** The last use of each scope, in ISO 8601. */
@@ -27,6 +27,9 @@ export class AppCredential extends KeyColumns {
 
   /** Whether the caller gets tokens with which it acts for users at the target (RFC 8693). */
   @Column({ name: 'for_users', type: 'boolean', default: false }) forUsers!: boolean;
+
+  /** When `forUsers` was last changed: it does not count as unused for 30 days from then on. */
+  @Column({ name: 'for_users_changed_at', type: 'timestamptz', nullable: true }) forUsersChangedAt!: Date | null;
 
   /** When such a token was last issued, to an hour. */
   @Column({ name: 'for_users_used_at', type: 'timestamptz', nullable: true }) forUsersUsedAt!: Date | null;

@@ -116,10 +116,10 @@ export class AppCredentialsService {
     { scopes, forUsers }: { scopes?: readonly string[] | null | undefined; forUsers?: boolean | undefined },
     actor: Actor,
   ): Promise<AppCredential> {
+    const now = this.clock.now();
     const change = {
-      ...(scopes !== undefined && { scopes }),
-      ...(forUsers !== undefined && { forUsers }),
-      scopesChangedAt: this.clock.now(),
+      ...(scopes !== undefined && { scopes, scopesChangedAt: now }),
+      ...(forUsers !== undefined && { forUsers, forUsersChangedAt: now }),
     };
     const before = await this.keys.requireCredential(id);
     this.refuseUnusableForUsers({ ...before, ...change });

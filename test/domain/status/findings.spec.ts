@@ -184,7 +184,7 @@ describe('GET /api/v0/admin/findings', () => {
     expect(await find('unused_for_users')).toEqual([]);
     await setForUsers(true);
     expect(await find('unused_for_users')).toEqual([]);
-    await age('scopes_changed_at');
+    await age('for_users_changed_at');
     expect(await find('unused_for_users')).toMatchObject([
       {
         severity: 'warning',
@@ -196,7 +196,7 @@ describe('GET /api/v0/admin/findings', () => {
     expect(await find('unused_for_users')).toEqual([]);
     await age('for_users_used_at');
     await setForUsers(false);
-    await age('scopes_changed_at');
+    await age('for_users_changed_at');
     expect(await find('unused_for_users')).toEqual([]);
   });
 

@@ -15,6 +15,7 @@ export class CreateAppCredentials1795651200005 extends SqlMigration {
       scopes_changed_at       timestamptz,
       scope_uses              jsonb       NOT NULL DEFAULT '{}',
       for_users               boolean     NOT NULL DEFAULT false,
+      for_users_changed_at    timestamptz,
       for_users_used_at       timestamptz,
       for_users_revision      integer     NOT NULL DEFAULT 0,
       CONSTRAINT app_credentials_for_users_check CHECK (NOT for_users OR scopes IS NOT NULL)
