@@ -94,7 +94,7 @@ export class HouseholdLifecycle {
     if (live.length > 0 && !mayRevoke) throw new ProblemException(problems.householdHasNodes);
     for (const node of live) {
       const credential = await this.nodes.keys.requireCredential(node.id, transaction);
-      await this.nodes.keys.revokeWithin(transaction, credential, actor);
+      await this.nodes.keys.revokeKeyWithin(transaction, credential, actor);
     }
   }
 

@@ -60,13 +60,15 @@ export class HouseholdNodesService {
   /** Idempotent. When the call has answered, no verifier accepts the node's key. */
   async revokeNode(caller: MemberCaller, id: string, nodeId: string): Promise<void> {
     await this.propagation.propagateAfter(() =>
-      this.actions.perform(caller, { id, needs: 'admin' }, (household) => this.revokeWithin(household, nodeId, caller)),
+      this.actions.perform(caller, { id, needs: 'admin' }, (household) =>
+        this.revokeNodeWithin(household, nodeId, caller),
+      ),
     );
   }
 
-  private async revokeWithin({ transaction, id }: LockedHousehold, nodeId: string, { actor }: MemberCaller) {
+  private async revokeNodeWithin({ transaction, id }: LockedHousehold, nodeId: string, { actor }: MemberCaller) {
     const node = isId(nodeId) ? await this.nodes.keys.requireCredential(nodeId, transaction) : undefined;
     if (node?.householdId !== id) throw new ProblemException(problems.notFound);
-    await this.nodes.keys.revokeWithin(transaction, node, actor);
+    await this.nodes.keys.revokeKeyWithin(transaction, node, actor);
   }
 }

@@ -125,7 +125,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
   /**
    * Issues a new key that is valid at once. The last used key stays valid until the end of the overlap, or, for a node,
    * until the first use of the new one, so that a client may retry a rotation whose response was lost.
-   * @param transaction the transaction of a caller that answers after its commit
+   * @param transaction of a caller that commits afterwards; only for keys that no replica caches
    * @throws {ProblemException} not_found; credential_revoked; credential_expired; key_rotated_meanwhile;
    * rotation_unfinished
    */
@@ -138,7 +138,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     // The rotation depends on whether the current key is in use. With a transaction the caller has flushed, because the
     // flush would wait for its lock of the row.
     if (this.kind.shared && !transaction) await this.flushLastUsed();
-    const key = await this.propagateAfter(() => this.commitRotation(id, options, actor, transaction));
+    const key = await this.propagateAfter(() => this.commitRotation(id, options, actor, transaction), { transaction });
     return { credential: await this.requireCredential(id, transaction), key };
   }
 
@@ -146,7 +146,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
   async finishRotation(id: string, actor: Actor, transaction?: EntityManager): Promise<void> {
     const { shared } = this.kind;
     if (!shared) throw new Error('The first use of the new key finishes its rotation');
-    await this.propagateAfter(async () => {
+    const finish = async (): Promise<void> => {
       const credential = await this.requireCredential(id, transaction);
       const time = this.clock.now();
       const details = { before: { previous_key_expires_at: credential.previousKeyExpiresAt } };
@@ -154,18 +154,18 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
       const event = { event: shared.finishedEvent, subject: credential.id, actor, time, details, logFields };
       const values = [credential.id, time, actor.requestId];
       await this.audit.execute(this.statements.finishRotation, values, event, transaction);
-    });
+    };
+    await this.propagateAfter(finish, { transaction });
   }
 
   /** Idempotent: the record keeps the first revocation. */
   async revokeKey(id: string, actor: Actor, transaction?: EntityManager): Promise<void> {
-    await this.propagateAfter(async () =>
-      this.commitRevocation(await this.requireCredential(id, transaction), actor, transaction),
-    );
+    const revoke = async () => this.commitRevocation(await this.requireCredential(id, transaction), actor, transaction);
+    await this.propagateAfter(revoke, { transaction });
   }
 
   /** Idempotent. The caller commits, and then awaits the propagation. */
-  async revokeWithin(transaction: EntityManager, credential: Entity, actor: Actor): Promise<void> {
+  async revokeKeyWithin(transaction: EntityManager, credential: Entity, actor: Actor): Promise<void> {
     await this.commitRevocation(credential, actor, transaction);
   }
 
@@ -194,7 +194,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     const update = (within: EntityManager) => this.commitUpdate(within, id, change, actor);
     return this.propagateAfter(
       () => (transaction ? update(transaction) : this.repository.manager.transaction(update)),
-      { waitsOnSuccess },
+      { transaction, waitsOnSuccess },
     );
   }
 
@@ -272,12 +272,17 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     return isId(id) ? rows.findOneBy({ id } as FindOptionsWhere<Entity>) : null;
   }
 
-  /** A kind of keys that no replica caches needs no wait: its keys end at the commit. */
+  /**
+   * A kind of keys that no replica caches needs no wait: its keys end at the commit.
+   * @throws {Error} for cached keys in a transaction of the caller, because the wait would end before its commit
+   */
   private async propagateAfter<Result>(
     act: () => Promise<Result>,
-    options?: { waitsOnSuccess: boolean },
+    { transaction, waitsOnSuccess = true }: { transaction?: EntityManager | undefined; waitsOnSuccess?: boolean } = {},
   ): Promise<Result> {
-    return this.kind.cachedAs ? this.propagation.propagateAfter(act, options) : act();
+    if (!this.kind.cachedAs) return act();
+    if (transaction) throw new Error('Replicas cache these keys: commit, and then await the propagation');
+    return this.propagation.propagateAfter(act, { waitsOnSuccess });
   }
 }
 
