@@ -9,7 +9,7 @@ export abstract class DeferredWrites<Batch extends readonly unknown[]> implement
   private lastFlush = Promise.resolve();
   private timer: NodeJS.Timeout | undefined;
   private isFlushingEarly = false;
-  /** Whether the last flush met an outage. */
+  /** Whether the last write met an outage. */
   private isBehind = false;
 
   constructor(
@@ -54,6 +54,17 @@ export abstract class DeferredWrites<Batch extends readonly unknown[]> implement
     void this.flush().finally(() => (this.isFlushingEarly = false));
   }
 
+  /** Writes a batch before the interval is over, and logs a failure. In an outage it writes nothing. */
+  protected async writeEarly(batch: Batch): Promise<void> {
+    if (this.isBehind) return;
+    try {
+      await this.writeBatch(batch);
+    } catch (error) {
+      this.isBehind ||= isDatabaseFailure(error);
+      this.warn(batch.length, error);
+    }
+  }
+
   /** Retries what an outage leaves unwritten. Any other failed batch is dropped, so that it blocks no others. */
   private async writeAll(): Promise<void> {
     const batches = this.takeBatches();
@@ -63,7 +74,7 @@ export abstract class DeferredWrites<Batch extends readonly unknown[]> implement
       } catch (error) {
         const isOutage = isDatabaseFailure(error);
         const unwritten = isOutage ? batches.slice(index) : [batch];
-        this.log.warn(this.warning, { count: unwritten.flat().length, error: toErrorFields(error) });
+        this.warn(unwritten.flat().length, error);
         if (!isOutage) continue;
         this.putBack(unwritten);
         this.isBehind = true;
@@ -71,5 +82,9 @@ export abstract class DeferredWrites<Batch extends readonly unknown[]> implement
       }
     }
     this.isBehind = false;
+  }
+
+  private warn(count: number, error: unknown): void {
+    this.log.warn(this.warning, { count, error: toErrorFields(error) });
   }
 }

@@ -42,19 +42,25 @@ type Verdict<Identity> =
       readonly identity: Identity;
     };
 
+type VerifiedRow<Identity> = KeyRow &
+  Identity & {
+    /** The last rotation, until a use of its new key is written. */
+    readonly unusedSince: Date | null;
+  };
+
 interface VerifiedKey<Identity> {
   readonly identity: Identity;
   readonly isPrevious: boolean;
 }
 
 /**
- * Verifies the keys of one kind. It writes before its verdict only to end an overlap at the first use of a node's new
- * key; last uses and refusals are collected in memory and written later.
+ * Verifies the keys of one kind. It writes before its verdict only the first use of a new key, which ends the overlap of
+ * a node; last uses and refusals are collected in memory and written later.
  */
 export class KeyVerifier<Identity extends KeyRestrictions> {
   readonly lastUses: LastUses;
   private readonly cache: KeyCache<VerifiedKey<Identity>> | undefined;
-  private readonly rowsById: RowsById<KeyRow & Identity>;
+  private readonly rowsById: RowsById<VerifiedRow<Identity>>;
   private readonly findRowByDigest = batchReads((digests: readonly SecretDigest[]) => this.findRows(digests));
   private readonly overlaps: Overlaps;
   private readonly readTrustedNow = (): Date => this.clock.trustedNow();
@@ -105,9 +111,11 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
     // A refused call does not end the overlap, because the previous key may still be the one that its sender needs.
     if (refusal) return refusal;
     const { shared } = this.kind;
-    const isFirstUse = status === 'current_in_overlap' && !shared;
-    if (isFirstUse && !(await this.overlaps.endOverlap(row.id, presented, this.clock.now())))
+    const isInOverlap = status === 'current_in_overlap';
+    if (isInOverlap && !shared && !(await this.overlaps.endOverlap(row.id, presented, this.clock.now())))
       return this.verifyInDatabase(id, presented, asked);
+    // Another replica, which may rotate the key again, does not see the uses that this one holds in memory.
+    if (isInOverlap && shared && row.unusedSince) await this.writeFirstUse(row.id, row.unusedSince, asked);
     const verified = { identity: row, isPrevious: status === 'previous' };
     // A node's key is not cached during an overlap, because the first use of the new key, on any replica, has to end
     // it.
@@ -117,19 +125,25 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
     return { valid: true, ...verified, rememberable };
   }
 
+  /** @param rotatedAt counts as the time of the use if this clock is behind that of the replica that rotated */
+  private async writeFirstUse(id: string, rotatedAt: Date, { target }: AskedUse): Promise<void> {
+    const now = this.clock.now();
+    await this.lastUses.writeUse(id, { at: now < rotatedAt ? rotatedAt : now, service: target ?? null });
+  }
+
   private judgeRestrictions(identity: Identity, asked: AskedUse): Verdict<Identity> | undefined {
     const violation = this.kind.findViolation(identity, asked);
     return violation && { valid: false, reason: 'violation', violation: violation.code, identity };
   }
 
   /** The duration of the index search reveals nothing about another key, because each key has 256 random bits. */
-  private async findRows(digests: readonly SecretDigest[]): Promise<((KeyRow & Identity) | undefined)[]> {
+  private async findRows(digests: readonly SecretDigest[]): Promise<(VerifiedRow<Identity> | undefined)[]> {
     const findByDigest = {
       name: `${this.kind.table}_find_by_digest`,
       text: `${selectIdentities(this.kind)}
         WHERE key_digest = ANY ($1::bytea[]) OR previous_key_digest = ANY ($1::bytea[])`,
     };
-    const rows = await this.database.rows<KeyRow & Identity>(findByDigest, [digests]);
+    const rows = await this.database.rows<VerifiedRow<Identity>>(findByDigest, [digests]);
     return digests.map((digest) =>
       rows.find((row) => [row.keyDigest, row.previousKeyDigest].some((held) => held && isSameDigest(held, digest))),
     );
@@ -153,7 +167,8 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
 }
 
 const selectIdentities = ({ table, identityColumns }: KeyKind): string =>
-  `SELECT ${listKeyColumns(table)}, ${identityColumns.join(', ')} FROM ${table}`;
+  `SELECT ${listKeyColumns(table)}, ${identityColumns.join(', ')},
+     CASE WHEN last_used_at >= rotated_at THEN NULL ELSE rotated_at END AS "unusedSince" FROM ${table}`;
 
 function findEnd(row: KeyRow, isPrevious: boolean): Date | null {
   return (isPrevious ? findOverlapEnd(row) : null) ?? row.expiresAt;

@@ -47,6 +47,8 @@ export class LastUses extends DeferredWrites<PendingUse[]> {
   private seen: Uses = new Map();
   /** Reports by service, apart from the uses that this replica saw. */
   private reported = new Map<string, ReportedUses>();
+  /** Uses by id that are being written at once. */
+  private readonly writes = new Map<string, Promise<void>>();
 
   constructor(
     private readonly database: Database,
@@ -63,6 +65,20 @@ export class LastUses extends DeferredWrites<PendingUse[]> {
     use.service = service;
     if (scope !== undefined) noteScope(use, at, scope);
     this.seen.set(usesKey, use);
+  }
+
+  /**
+   * Writes a use of the current key at once. The caller adds it too: in an outage it is written with the others. Single
+   * flight, because a service may bring its new key with many requests at once.
+   */
+  async writeUse(id: string, use: Pick<Use, 'at' | 'service'>): Promise<void> {
+    let write = this.writes.get(id);
+    if (!write) {
+      write = this.writeEarly([{ id, ...use, isPrevious: false, isReported: false }]);
+      this.writes.set(id, write);
+      void write.finally(() => this.writes.delete(id));
+    }
+    await write;
   }
 
   /** Adds a use that a service reports. Its id need not exist. */

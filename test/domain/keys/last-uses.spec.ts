@@ -147,6 +147,19 @@ describe('the last uses', () => {
     expect(written.length).toBeGreaterThan(before);
   });
 
+  it('of a new key are written at once when it is first used, once for many, but not again and again in an outage', async () => {
+    const { uses, written, warned } = after(undefined, OUTAGE);
+    const use = { at: AT, service: 'ocr' };
+    await Promise.all([uses.writeUse('a', use), uses.writeUse('a', use), uses.writeUse('a', use)]);
+    expect(written).toEqual([[['a'], [AT], ['ocr'], [false], expect.anything(), [null], [false]]]);
+    for (let attempt = 0; attempt < 3; attempt++) await uses.writeUse('b', use);
+    expect(warned).toEqual([1]);
+    uses.addUse('b', use);
+    await uses.flush();
+    await uses.writeUse('c', use);
+    expect(written.map(([ids]) => ids)).toEqual([['a'], ['b'], ['c']]);
+  });
+
   it('are dropped when the database rejects them permanently, without blocking others', async () => {
     const { uses, written, warned } = after(new TypeError('a mistake of ours'));
     for (let index = 0; index < 1_001; index++) {

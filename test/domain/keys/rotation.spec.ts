@@ -315,6 +315,14 @@ describe.each([
     await use(third).expect(200);
   });
 
+  it('does not rotate a third key in when only another replica has seen the second, at its first use', async () => {
+    const old = await issue();
+    const second = await rotated(old);
+    await Promise.all(Array.from({ length: 20 }, () => use(second, replica).expect(200)));
+    expectProblem(await rotate(old), problems.rotationUnfinished);
+    for (const key of [old, second]) await use(key).expect(200);
+  });
+
   it('rotates again once the last rotation is finished', async () => {
     const old = await issue();
     const second = await rotated(old);

@@ -151,6 +151,7 @@ describe('a database that refuses writes', () => {
   const app = useApp({ isBehindProxy: true, ...SHORT_WAITS });
   let callers: Callers;
   let rotatedHeader: string;
+  let rotatedService: Record<string, string>;
 
   beforeAll(async () => {
     callers = await Callers.of(app);
@@ -158,6 +159,11 @@ describe('a database that refuses writes', () => {
       const { nodeId } = await patient.node();
       const rotated = await patient.admin.post(`/nodes/${nodeId}/rotate`).expect(200);
       return `${nodeId}:${(rotated.body as { api_key: string }).api_key}`;
+    });
+    rotatedService = await withPatientReplica(app, async (patient) => {
+      const { appId, headers } = await patient.service();
+      const { body } = await patient.admin.post(`/app-credentials/${appId}/rotate`).expect(200);
+      return { ...headers, 'X-Platform-App-Key': (body as { app_key: string }).app_key };
     });
   });
 
@@ -168,6 +174,7 @@ describe('a database that refuses writes', () => {
       () => app.validateNode(node.header),
       () => app.validateNode(rotatedHeader),
       () => app.validateApp(service.headers),
+      () => app.validateApp(rotatedService),
       () => app.me(tokens.access_token),
     ])
       await expectVerdict(200, call);
