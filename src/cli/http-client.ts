@@ -50,11 +50,11 @@ export function isFailure(error: unknown, code: string): error is CommandFailedE
   return error instanceof CommandFailedError && error.code === code;
 }
 
-const PASSING = new Set(['service_unreachable', 'unavailable', 'too_many_requests']);
+const TRANSIENT_CODES = new Set(['service_unreachable', 'unavailable', 'too_many_requests']);
 
 /** Whether a command that polls may try again. */
-export function isPassing(error: unknown): error is CommandFailedError {
-  return error instanceof CommandFailedError && PASSING.has(error.code);
+export function isTransient(error: unknown): error is CommandFailedError {
+  return error instanceof CommandFailedError && TRANSIENT_CODES.has(error.code);
 }
 
 /**

@@ -5,7 +5,7 @@ import { isKeyKind, KEY_KIND_NAMES, KEY_KINDS } from '../../foundation/common/ke
 import { AUDIT_EVENT_NAMES, listMatchingEvents } from '../../foundation/common/security-events.js';
 import { readVariables } from '../../foundation/config/environment.js';
 import { createNumberParser, NEEDS_DATABASE, parsePast } from '../command-options.js';
-import { isPassing } from '../http-client.js';
+import { isTransient } from '../http-client.js';
 import { print, say, writeExport, type WriteLines } from '../terminal.js';
 import { escapeJson, formatTable, replaceControlCharacters } from '../tables.js';
 import { Names, type AdminClient, type ResourceType, type Query, type Reference } from './admin-client.js';
@@ -151,7 +151,7 @@ async function followEvents(client: AdminClient, query: Query, limit: number, na
       oldest ??= items.at(-1)?.time ?? newest;
     } catch (error) {
       // The next poll reads what a failed one missed.
-      if (!isPassing(error)) throw error;
+      if (!isTransient(error)) throw error;
       say(error.message);
     }
     await sleep(POLL_INTERVAL_MS);

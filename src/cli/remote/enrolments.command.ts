@@ -3,7 +3,7 @@ import { InvalidArgumentError, type Command } from 'commander';
 import type { IssuedEnrolmentResponse, NodeEnrolmentResponse } from '../../api/admin/enrolments.admin.controller.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { parseDuration, parseTargets, parseUuid, TARGETS } from '../command-options.js';
-import { isPassing, joinPath } from '../http-client.js';
+import { isTransient, joinPath } from '../http-client.js';
 import { CommandFailedError, print, say } from '../terminal.js';
 import type { AdminClient } from './admin-client.js';
 import { findNewHousehold, type NewNode } from './node-keys.js';
@@ -74,7 +74,7 @@ async function awaitNode(client: AdminClient, issued: NodeEnrolmentResponse) {
     try {
       enrolment = await client.get<NodeEnrolmentResponse>(path);
     } catch (error) {
-      if (!isPassing(error)) throw error;
+      if (!isTransient(error)) throw error;
       say(error.message);
     }
   }
