@@ -8,7 +8,11 @@ import { Cli } from '../support/cli.js';
 
 const MAP = `services:
   auth: { url: https://auth.example.org/base }
-  recipes: { url: http://127.0.0.1:7706, calls: { auth: , ocr: [documents:read] }, verifies_access_tokens: true }
+  recipes:
+    url: http://127.0.0.1:7706
+    calls: { auth: , ocr: [documents:read] }
+    events: [user.deleted]
+    verifies_access_tokens: true
   ocr: { url: http://127.0.0.1:7705, urls: { AUTH_URL: auth } }
 nodes: { targets: [ocr] }
 `;
@@ -101,6 +105,8 @@ describe('platform-auth dev', () => {
       const second = await start();
       expect(second.values).toEqual(first.values);
       expect(await present(second.values)).toEqual([200, 200, 200]);
+      const subscriptions = await call(second.values.url, '/api/v0/admin/event-subscriptions', admin, undefined, 'GET');
+      expect(await subscriptions.json()).toMatchObject({ items: [{ service: 'recipes', types: ['user.deleted'] }] });
       expect(await second.stop()).toBe(0);
     },
     SCENARIO_MS,

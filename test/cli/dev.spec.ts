@@ -1,9 +1,12 @@
 import { once } from 'node:events';
 import { existsSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
+import { writeDevRecords } from '../../src/cli/dev/dev-records.js';
 import { DEV_NODE, DEV_SECRETS, getDevAdminKey, getDevCredential } from '../../src/cli/dev/fixed-values.js';
+import { parsePlatformMap } from '../../src/cli/platform/platform-map.js';
 import { InvalidEnvironmentError, parseEnvironment } from '../../src/foundation/config/environment.js';
 import { findKeys } from '../../src/foundation/crypto/secret.js';
+import { withClient } from '../../src/foundation/database/connection-check.js';
 import { Cli } from '../support/cli.js';
 import { ADMIN_KEY, SECRET_KEY, UNLEASED } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
@@ -70,5 +73,22 @@ describe('the fixed values of platform-auth dev', () => {
     expect(() => start('development')).not.toThrow();
     expect(() => start('production')).toThrow(InvalidEnvironmentError);
     expect(() => start('production')).toThrow(`${name} must not be the one of platform-auth dev`);
+  });
+});
+
+describe('the records of platform-auth dev', () => {
+  const app = useApp({ variables: UNLEASED });
+
+  it('make an app credential one for users exactly when the map does', async () => {
+    for (const for_users of [true, false]) {
+      const map = `services:
+        auth: { url: http://127.0.0.1:7701 }
+        recipes: { url: http://127.0.0.1:7706, calls: { ocr: { scopes: [documents:read], for_users: ${for_users} } } }
+        ocr: { url: http://127.0.0.1:7705 }`;
+      const { services } = parsePlatformMap(map, 'the map');
+      await withClient(app.database.url, (client) => writeDevRecords(client, services));
+      const { body } = await app.admin.get(`/app-credentials/${PAIR.id}`).expect(200);
+      expect(body).toMatchObject({ for_users, scopes: ['documents:read'] });
+    }
   });
 });

@@ -22,16 +22,20 @@ const SET_MEMBER = `INSERT INTO household_members (household_id, user_id, role, 
 const SET_NODE = `INSERT INTO nodes (id, household_id, room, name, targets, key_digest, created_at, updated_at)
   VALUES ($1, $2, $3, $4, $5, $6, now(), now())
   ON CONFLICT (id) DO UPDATE SET targets = excluded.targets, ${KEY_AS_NEW}`;
-const SET_CREDENTIAL = `INSERT INTO app_credentials (id, caller, target, scopes, key_digest, created_at, updated_at)
-  VALUES ($1, $2, $3, $4, $5, now(), now())
-  ON CONFLICT (id) DO UPDATE SET scopes = excluded.scopes, ${KEY_AS_NEW}`;
+const SET_CREDENTIAL = `INSERT INTO app_credentials (id, caller, target, scopes, for_users, key_digest, created_at, updated_at)
+  VALUES ($1, $2, $3, $4, $5, $6, now(), now())
+  ON CONFLICT (id) DO UPDATE SET scopes = excluded.scopes, for_users = excluded.for_users, ${KEY_AS_NEW}`;
 const REVOKE_OTHERS =
   'UPDATE app_credentials SET revoked_at = now() WHERE revoked_at IS NULL AND id <> ALL ($1::uuid[])';
 
 /** Makes the fixed user with a household, its fixed node, and exactly the app credentials of the map. Nothing is audited. */
 export async function writeDevRecords(client: Client, services: readonly MappedService[]): Promise<void> {
-  const credentials = services.flatMap(({ name, calls, scopes }) =>
-    calls.map((target) => ({ ...getDevCredential(name, target), scopes: scopes[target] ?? null })),
+  const credentials = services.flatMap(({ name, calls, scopes, forUsers }) =>
+    calls.map((target) => ({
+      ...getDevCredential(name, target),
+      scopes: scopes[target] ?? null,
+      isForUsers: forUsers[target] ?? false,
+    })),
   );
   // The first service of a map is auth.
   const targets = services[0]?.nodeTargets ?? null;
@@ -42,8 +46,8 @@ export async function writeDevRecords(client: Client, services: readonly MappedS
   await client.query(SET_MEMBER, [householdId, DEV_USER.id]);
   await client.query(SET_NODE, [DEV_NODE.id, householdId, room, name, targets, computeDigest(DEV_NODE.key)]);
   await client.query(REVOKE_OTHERS, [credentials.map(({ id }) => id)]);
-  for (const { id, caller, target, scopes, key } of credentials)
-    await client.query(SET_CREDENTIAL, [id, caller, target, scopes, computeDigest(key)]);
+  for (const { id, caller, target, scopes, isForUsers, key } of credentials)
+    await client.query(SET_CREDENTIAL, [id, caller, target, scopes, isForUsers, computeDigest(key)]);
   await client.query('COMMIT');
 }
 

@@ -21,6 +21,8 @@ import { getViolatedConstraint } from '../../foundation/database/database-failur
 import { EmbeddedPostgres } from '../../foundation/embedded-postgres/embedded-postgres.js';
 import { createTokenRules } from '../platform/environment-files.js';
 import { OWN_NAME, parsePlatformMap, readMapText, type PlatformMap } from '../platform/platform-map.js';
+import { joinPath } from '../http-client.js';
+import { AdminClient } from '../remote/admin-client.js';
 import { CommandFailedError, say } from '../terminal.js';
 import { listDevVariables, writeDevRecords } from './dev-records.js';
 import { DEV_NODE, DEV_SECRETS, DEV_USER, getDevAdminKey } from './fixed-values.js';
@@ -78,10 +80,12 @@ export async function dev({ map, given, show }: DevRequest): Promise<void> {
     try {
       const ports = await service.ports;
       if (ports) {
-        const map = parseMap(toUrl(variables.HOST, ports.internalPort ?? ports.port));
+        const url = toUrl(variables.HOST, ports.internalPort ?? ports.port);
+        const map = parseMap(url);
         await withClient(database.url(), (client) => writeDevRecords(client, map.services)).catch((error: unknown) =>
           refuseTakenEmail(error, database.folder),
         );
+        await subscribe(AdminClient.from(url, { ADMIN_API_KEY: getDevAdminKey(OWN_NAME) }), map);
         show(createValues(map, given, { map: path ?? null, folder: database.folder }));
       }
       const code = await service.ended;
@@ -94,6 +98,12 @@ export async function dev({ map, given, show }: DevRequest): Promise<void> {
   } finally {
     await database.stop();
   }
+}
+
+/** Gives each service the subscription of the map, as `apply` does: a service without `events` keeps what it has. */
+async function subscribe(client: AdminClient, { services }: PlatformMap): Promise<void> {
+  for (const { name, events: types } of services)
+    if (types) await client.put(joinPath('/event-subscriptions', name), { types });
 }
 
 /** A user with another id, who has the address by a registration or a change of it. */
