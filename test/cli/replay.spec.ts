@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { AUDIT_EVENT_NAMES, type AuditEventName } from '../../src/foundation/common/security-events.js';
 import { Subscriber } from '../domain/events/subscriber.js';
 import { accept, Home } from '../support/home.js';
 import { Owner } from '../support/owner.js';
@@ -162,6 +163,98 @@ describe('platform-auth replay', () => {
     await accept(app, await Owner.of(app), (issued as { code: string }).code).expect(200);
   });
 
+  interface Report {
+    readonly steps: readonly { action: string; path: string; subject: string; expires_at?: string }[];
+    readonly by_hand: Readonly<Record<string, string[]>>;
+  }
+  const write = (name: string, events: readonly object[]): void =>
+    writeFileSync(cli.path(name), events.map((each) => `${JSON.stringify(each)}\n`).join(''));
+
+  it('ends again the sessions of a user who was disabled since, and enabled again', async () => {
+    const user = await app.user();
+    const { refresh_token: old } = await user.logsIn();
+    await copy();
+    for (const is_active of [false, true]) await app.admin.patch(`/users/${user.id}`, { is_active }).expect(200);
+    await cli.ok('audit export -o disabled.ndjson');
+    await restore();
+    const { steps } = await cli.json<Report>('replay disabled.ndjson --yes');
+    expect(steps.filter(({ subject }) => subject === user.email)).toMatchObject([{ action: 'end sessions' }]);
+    await app.refresh(old).expect(401);
+    expect((await app.admin.get(`/users/${user.id}`)).body).toMatchObject({ is_active: true });
+    const { refresh_token: since } = await user.logsIn();
+    expect((await cli.json<Report>('replay disabled.ndjson --yes')).steps).toEqual([]);
+    await app.refresh(since).expect(200);
+  });
+
+  it('sets again the earlier end of a key, unless it was extended since or the key is revoked', async () => {
+    const [expired, extended, renamed, revoked] = [
+      await app.node(),
+      await app.node(),
+      await app.node(),
+      await app.node(),
+    ];
+    const operator = await app.operator();
+    const past = new Date(app.clock.now().getTime() - 1_000).toISOString();
+    const later = new Date(app.clock.now().getTime() + 86_400_000).toISOString();
+    await copy();
+    const expire = (path: string, expires_at: string | null = past) =>
+      app.admin.patch(path, { expires_at }).expect(200);
+    for (const { nodeId } of [expired, extended, revoked]) await expire(`/nodes/${nodeId}`);
+    await expire(`/nodes/${extended.nodeId}`, null);
+    await app.admin.patch(`/nodes/${renamed.nodeId}`, { name: 'lamp' }).expect(200);
+    await app.admin.delete(`/nodes/${revoked.nodeId}`).expect(204);
+    await expire(`/operators/${operator.id}`, later);
+    await cli.ok('audit export -o expired.ndjson');
+    await restore();
+    await app.validateNode(expired.header).expect(200);
+    const { steps, by_hand } = await cli.json<Report>('replay expired.ndjson --yes');
+    expect(steps.map(({ action, path, expires_at }) => [action, path, expires_at]).sort()).toEqual(
+      [
+        ['expire', `/nodes/${expired.nodeId}`, past],
+        ['revoke', `/nodes/${revoked.nodeId}`, undefined],
+        ['expire', `/operators/${operator.id}`, later],
+      ].sort(),
+    );
+    expect(by_hand['admin.operator.updated']).toBeUndefined();
+    await app.validateNode(expired.header).expect(401);
+    for (const node of [extended, renamed]) await app.validateNode(node.header).expect(200);
+    expect((await app.admin.get(`/operators/${operator.id}`)).body).toMatchObject({ expires_at: later });
+    expect((await cli.json<Report>('replay expired.ndjson --yes')).steps).toEqual([]);
+  });
+
+  it('names the command that revokes or retires a signing key again, which needs the database', async () => {
+    const time = app.clock.now().toISOString();
+    const [stolen, retired] = ['sT3RrX8h2V0', 'Qm_4-x'];
+    write('signing.ndjson', [
+      {
+        time,
+        event: 'signing_key.revoked',
+        subject: randomUUID(),
+        details: { kid: stolen, before: { state: 'active' } },
+      },
+      {
+        time,
+        event: 'signing_key.retired',
+        subject: randomUUID(),
+        details: { kid: retired, before: { state: 'next' } },
+      },
+      {
+        time,
+        event: 'signing_key.revoked',
+        subject: '00000000-0000-4000-8000-000000000000',
+        details: { kid: '$(id)' },
+      },
+    ]);
+    const { by_hand } = await cli.json<Report>('replay signing.ndjson --dry-run');
+    expect(by_hand).toEqual({
+      'signing_key.revoked': [stolen, '00000000-0000-4000-8000-000000000000'],
+      'signing_key.retired': [retired],
+    });
+    const text = await cli.ok('replay signing.ndjson --dry-run');
+    expect(text).toContain(`signing_key.revoked: platform-auth keys revoke ${stolen}`);
+    expect(text).toContain(`signing_key.retired: platform-auth keys retire ${retired}`);
+  });
+
   it('takes only ids for subjects: any other text would lead to another path', async () => {
     const node = await app.node();
     const event = (subject: string) => ({ time: app.clock.now().toISOString(), event: 'admin.node.revoked', subject });
@@ -185,5 +278,162 @@ describe('platform-auth replay', () => {
     writeFileSync(cli.path('other.ndjson'), '{"id":"1"}\n');
     expect(await cli.fails('replay other.ndjson')).toMatch(/^Line 1 of other.ndjson is not an event/);
     expect(await cli.fails('replay missing.ndjson')).toMatch(/missing\.ndjson/);
+  });
+
+  describe('decides about every event of the audit log', () => {
+    interface Case {
+      readonly subject: string;
+      readonly path: string;
+      readonly details?: object;
+    }
+    const node = async (details = {}): Promise<Case> => {
+      const { nodeId: subject } = await app.node();
+      return { subject, path: `/nodes/${subject}`, details };
+    };
+    const service = async (): Promise<Case> => {
+      const { appId: subject } = await app.service();
+      return { subject, path: `/app-credentials/${subject}` };
+    };
+    const operator = async (details = {}): Promise<Case> => {
+      const { id: subject } = await app.operator();
+      return { subject, path: `/operators/${subject}`, details };
+    };
+    const user = async (details = {}): Promise<Case> => {
+      const { id: subject } = await app.user();
+      return { subject, path: `/users/${subject}`, details };
+    };
+    const session = async (details = {}): Promise<Case> => {
+      const account = await app.user();
+      await account.logsIn();
+      return { subject: account.id, path: `/users/${account.id}/sessions`, details };
+    };
+    const endedSession = () => session({ ended_sessions: 1 });
+    const household = async (): Promise<Case> => {
+      const { id } = await Home.of(app);
+      return { subject: id, path: `/households/${id}?revoke_nodes=true` };
+    };
+    const member = async (join: 'member' | 'secondAdmin', details = {}): Promise<Case> => {
+      const home = await Home.of(app);
+      const { id: user_id } = (await home[join]()).user;
+      return { subject: home.id, path: `/households/${home.id}/members/${user_id}`, details: { user_id, ...details } };
+    };
+    const subscription = async (): Promise<Case> => {
+      const { name } = await Subscriber.to(app, ['user.deleted']);
+      return { subject: name, path: `/event-subscriptions/${name}` };
+    };
+    const end = { expires_at: '2020-01-01T00:00:00.000Z' };
+
+    const REPEATED: Partial<Record<AuditEventName, readonly [action: string, make: () => Promise<Case>]>> = {
+      'user.deleted': ['delete', user],
+      'admin.user.deleted': ['delete', user],
+      'admin.user.updated': ['disable', () => user({ after: { is_active: false } })],
+      'admin.user.sessions_revoked': ['end sessions', session],
+      'admin.user.factors_removed': ['end sessions', endedSession],
+      'user.password.changed': ['end sessions', endedSession],
+      'user.password.reset': ['end sessions', endedSession],
+      'user.totp.enrolled': ['end sessions', endedSession],
+      'user.passkey.added': ['end sessions', endedSession],
+      'session.ended': ['end sessions', session],
+      'session.refresh.reused': ['end sessions', session],
+      'admin.node.revoked': ['revoke', node],
+      'admin.node.updated': ['expire', () => node({ before: { expires_at: null }, after: end })],
+      'admin.app_credential.revoked': ['revoke', service],
+      'admin.operator.revoked': ['revoke', operator],
+      'admin.operator.updated': ['expire', () => operator({ before: { expires_at: null }, after: end })],
+      'admin.event_subscription.removed': ['remove', subscription],
+      'household.deleted': ['delete', household],
+      'household.member.changed': ['demote', () => member('secondAdmin', { after: { role: 'member' } })],
+      'household.member.removed': ['remove', () => member('member')],
+      'household.member.left': ['remove', () => member('member')],
+    };
+    /** It cancels every code that is older than the restore. */
+    const ENDS_CODE: readonly AuditEventName[] = [
+      ...(['admin.enrolment.cancelled', 'node.enrolled'] as const),
+      ...(['household.invitation.cancelled', 'household.invitation.used'] as const),
+    ];
+    const BY_HAND: Partial<Record<AuditEventName, object>> = {
+      'user.password.changed': {},
+      'user.password.reset': {},
+      'user.email.changed': {},
+      'user.totp.removed': {},
+      'user.passkey.removed': {},
+      'user.recovery_codes.replaced': {},
+      'user.recovery_code.used': {},
+      'admin.user.factors_removed': {},
+      'admin.user.updated': { before: { email_verified: true }, after: { is_active: true, email_verified: false } },
+      'signing_key.retired': {},
+      'signing_key.revoked': {},
+      'node.rotated': {},
+      'admin.node.rotated': {},
+      'admin.node.updated': { before: {}, after: { targets: ['ocr'] } },
+      'admin.app_credential.rotated': {},
+      'admin.app_credential.rotation_finished': {},
+      'admin.app_credential.updated': { before: { for_users: true, scopes: ['a'] }, after: { scopes: ['a'] } },
+      'admin.operator.rotated': {},
+      'admin.operator.rotation_finished': {},
+      'admin.operator.updated': { before: { scopes: ['nodes', 'read'] }, after: { scopes: ['read'] } },
+      'operator.passkey.removed': {},
+      'admin.event_subscription.set': {},
+    };
+    /** Listed by hand when the restored database does not have what they made. */
+    const GONE: readonly AuditEventName[] = [
+      ...(['user.registered', 'admin.user.created', 'household.created', 'node.enrolled'] as const),
+      ...(['admin.node.issued', 'admin.app_credential.issued', 'admin.operator.issued'] as const),
+    ];
+    /** They take nothing away, or what a restore brings back ends by itself within hours. */
+    const NEITHER: readonly AuditEventName[] = [
+      ...(['user.login.succeeded', 'user.login.failed', 'user.second_factor.failed', 'user.access.refused'] as const),
+      ...(['user.deletion.acknowledged', 'user.email.verified', 'user.email.change_requested'] as const),
+      ...(['user.mail.sent', 'user.mail.failed', 'user.totp.started', 'user.passkey.renamed'] as const),
+      ...(['session.refresh.repeated_elsewhere', 'token.exchange.first_used', 'token.exchange.refused'] as const),
+      ...(['node.enrolment.reused', 'node.first_used', 'node.validation.failed'] as const),
+      ...(['app.first_used', 'app.validation.failed', 'operator.first_used', 'operator.passkey.added'] as const),
+      ...(['admin.key.refused', 'admin.scope.refused', 'admin.enrolment.issued'] as const),
+      ...(['admin.console.logged_in', 'admin.console.logged_out', 'admin.console.refused'] as const),
+      ...(['admin.user.password_reset_issued', 'admin.user.throttles_removed'] as const),
+      ...(['admin.event_subscription.rewound', 'admin.event_subscription.skipped'] as const),
+      ...(['admin.event_subscription.reset', 'household.renamed', 'household.member.added'] as const),
+      ...(['household.invitation.issued', 'users.import_started', 'users.imported', 'users.exported'] as const),
+      'audit.finding.acknowledged',
+    ];
+
+    it('has each event in a column', () => {
+      const others = [...Object.keys(REPEATED), ...ENDS_CODE, ...Object.keys(BY_HAND), ...GONE];
+      expect([...new Set([...others, ...NEITHER])].sort()).toEqual([...AUDIT_EVENT_NAMES].sort());
+      expect(NEITHER.filter((name) => others.includes(name))).toEqual([]);
+    });
+
+    it('repeats, lists by hand or passes over each as its column says', async () => {
+      const made: (Case & { event: string; action: string })[] = [];
+      for (const [event, [action, make]] of Object.entries(REPEATED)) made.push({ event, action, ...(await make()) });
+      const home = await Home.of(app);
+      await home.code();
+      await app.admin.post('/enrolments', { household_id: home.id, room: 'hall', name: 'lamp' }).expect(201);
+      const bystander = await session();
+      const nameSubject = (event: string) => (/^admin\.event_subscription/.test(event) ? 'ocr' : randomUUID());
+      const time = new Date(app.clock.now().getTime() + 1_000).toISOString();
+      const events = [
+        ...made.map(({ event, subject, details }) => ({ event, subject, details })),
+        ...ENDS_CODE.map((event) => ({ event, subject: randomUUID() })),
+        ...Object.entries(BY_HAND).map(([event, details]) => ({ event, subject: nameSubject(event), details })),
+        ...GONE.map((event) => ({ event, subject: randomUUID() })),
+        ...NEITHER.map((event) => ({ event, subject: bystander.subject })),
+      ];
+      write(
+        'each.ndjson',
+        events.map((event) => ({ time, ...event })),
+      );
+      const { steps, by_hand } = await cli.json<Report>('replay each.ndjson --dry-run');
+      const format = ({ action, path }: { action: string; path: string }): string => `${action} ${path}`;
+      const codes = steps.filter(({ action }) => action === 'cancel').map(({ path }) => path.split('/')[1]);
+      expect(
+        steps
+          .filter(({ action }) => action !== 'cancel')
+          .map(format)
+          .sort(),
+      ).toEqual(made.map(format).sort());
+      expect(codes.sort()).toEqual(['enrolments', 'invitations']);
+      expect(Object.keys(by_hand).sort()).toEqual([...Object.keys(BY_HAND), ...GONE].sort());
+    });
   });
 });

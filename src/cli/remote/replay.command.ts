@@ -2,11 +2,13 @@
 // since the backup. Idempotent, because it compares the log with the present state.
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
+import { isDeepStrictEqual } from 'node:util';
 import type { Command } from 'commander';
 import { isId } from '../../foundation/common/ids.js';
 import { parseJson } from '../../foundation/common/json.js';
+import { KEY_KINDS } from '../../foundation/common/key-kinds.js';
+import { SERVICE_NAME_FORMAT } from '../../foundation/common/names.js';
 import { parsePast } from '../command-options.js';
-import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print } from '../terminal.js';
 import { runInParallel, type AdminClient } from './admin-client.js';
@@ -15,28 +17,40 @@ import { HouseholdHistory } from './replay-households.js';
 import { addRemote, createClient } from './remote-command.js';
 import type { AdminUserResponse, SessionResponse } from '../../api/admin/users.admin.controller.js';
 
-const KEYS: Readonly<Partial<Record<AuditEventName, string>>> = {
-  'admin.node.revoked': '/nodes',
-  'admin.app_credential.revoked': '/app-credentials',
-  'admin.operator.revoked': '/operators',
-};
+/** @returns the path of the keys of each kind, by the event of an act */
+function listKeyPaths(act: 'issued' | 'updated' | 'revoked'): Map<string, string> {
+  return new Map(Object.values(KEY_KINDS).map(({ auditPrefix, path }) => [`${auditPrefix}.${act}`, path]));
+}
+
+const REVOKED = listKeyPaths('revoked');
+const UPDATED = listKeyPaths('updated');
 const USERS = '/users';
+const SUBSCRIPTIONS = '/event-subscriptions';
 /** The paths of subjects by the event that made them. After a restore those made since the backup are gone. */
-const ISSUED: Readonly<Record<string, string>> = {
-  'admin.node.issued': '/nodes',
-  'node.enrolled': '/nodes',
-  'admin.app_credential.issued': '/app-credentials',
-  'admin.operator.issued': '/operators',
-  'household.created': '/households',
-  'user.registered': USERS,
-  'admin.user.created': USERS,
-};
-/** Events that end sessions, some without a `session.ended` of their own. */
-const ENDS_SESSIONS =
-  /^(session\.(ended|refresh\.reused)|admin\.user\.(sessions_revoked|factors_removed)|user\.(password\.(changed|reset)|totp\.enrolled|passkey\.added))$/;
+const ISSUED: ReadonlyMap<string, string> = new Map([
+  ...listKeyPaths('issued'),
+  ['node.enrolled', KEY_KINDS.node.path],
+  ['household.created', '/households'],
+  ['user.registered', USERS],
+  ['admin.user.created', USERS],
+]);
+/** Events that end sessions and do not count them in `ended_sessions`. */
+const ENDS_SESSIONS = /^(session\.(ended|refresh\.reused)|admin\.user\.sessions_revoked)$/;
 /** A restore brings back old keys, passwords, addresses and factors, which only an operator or their user can replace. */
 const BY_HAND =
-  /\.(rotated|rotation_finished|(totp|passkey)\.removed|factors_removed|replaced)$|^user\.(password|email)\.(changed|reset)$|^admin\.(operator|app_credential)\.updated$/;
+  /\.(rotated|rotation_finished|(totp|passkey)\.removed|factors_removed|replaced|recovery_code\.used)$|^user\.(password|email)\.(changed|reset)$|^signing_key\.|^admin\.event_subscription\.set$/;
+/** The subject of these events is the name of a service. */
+const SUBSCRIPTION = /^admin\.event_subscription\./;
+/** The commands that repeat an event about a signing key. No route does. */
+const SIGNING_KEY_COMMANDS: ReadonlyMap<string, string> = new Map([
+  ['signing_key.revoked', 'keys revoke'],
+  ['signing_key.retired', 'keys retire'],
+]);
+
+interface KeyEnd {
+  readonly time: number;
+  readonly expiresAt: string | null;
+}
 
 /** The effects of the events, each with the last time at which it happened to a subject. Events may come in any order. */
 class History {
@@ -44,21 +58,30 @@ class History {
   readonly byHand = new Map<string, Set<string>>();
   /** The event that made each subject. */
   readonly issued = new Map<string, string>();
+  /** The end that an operator last set, by the path of the key. */
+  readonly keyEnds = new Map<string, KeyEnd>();
   readonly households = new HouseholdHistory();
 
   add(event: ReplayedEvent): void {
     const { event: name, subject, time, details } = event;
     // The subject becomes a part of a path, and the file is not trusted.
-    if (subject === null || !isId(subject)) return;
+    if (subject === null || !(SUBSCRIPTION.test(name) ? SERVICE_NAME_FORMAT.isName(subject) : isId(subject))) return;
     for (const effect of listEffects(event)) {
       const times = this.times.get(effect) ?? new Map<string, number>();
       this.times.set(effect, times.set(subject, Math.max(time, this.findLastTime(effect, subject))));
     }
     this.households.add(event, subject);
-    if (Object.hasOwn(ISSUED, name)) this.issued.set(subject, name);
-    const isMoved = name === 'admin.user.updated' && details.after?.email !== undefined;
-    const isRestricted = name === 'admin.node.updated' && details.after?.targets !== undefined;
-    if (isMoved || isRestricted || BY_HAND.test(name)) this.addByHand(name, subject);
+    if (ISSUED.has(name)) this.issued.set(subject, name);
+    this.addKeyEnd(event, subject);
+    if (BY_HAND.test(name) || isMoved(event) || areRightsChanged(event)) this.addByHand(name, details.kid ?? subject);
+  }
+
+  private addKeyEnd({ event, time, details: { after } }: ReplayedEvent, subject: string): void {
+    const base = UPDATED.get(event);
+    if (base === undefined || after?.expires_at === undefined) return;
+    const path = `${base}/${subject}`;
+    const known = this.keyEnds.get(path);
+    if (!known || known.time <= time) this.keyEnds.set(path, { time, expiresAt: after.expires_at });
   }
 
   addByHand(event: string, subject: string): void {
@@ -74,14 +97,26 @@ class History {
   }
 }
 
-/** @returns the path of a revoked key's type, or what was done to an account */
+/** An address that is another one, or no longer proven. */
+function isMoved({ event, details: { after } }: ReplayedEvent): boolean {
+  return event === 'admin.user.updated' && (after?.email !== undefined || after?.email_verified === false);
+}
+
+function areRightsChanged({ event, details: { before, after } }: ReplayedEvent): boolean {
+  const rights = ['scopes', 'targets', 'for_users'] as const;
+  return UPDATED.has(event) && rights.some((name) => !isDeepStrictEqual(before?.[name], after?.[name]));
+}
+
+/** @returns the path of a revoked key's type, or what was done to an account or a subscription */
 function listEffects({ event, details }: ReplayedEvent): string[] {
-  const { is_active, email } = (event === 'admin.user.updated' && details.after) || {};
-  const effects = [KEYS[event as AuditEventName]];
+  const { is_active } = (event === 'admin.user.updated' && details.after) || {};
+  const { ended_sessions: endedSessions = 0 } = details;
+  const effects = [REVOKED.get(event)];
   if (/^(admin\.)?user\.deleted$/.test(event)) effects.push('delete');
   if (is_active !== undefined) effects.push(is_active ? 'enable' : 'disable');
-  // A new address, set by an operator, ends the sessions of the account.
-  if (email !== undefined || ENDS_SESSIONS.test(event)) effects.push('end sessions');
+  if (endedSessions > 0 || ENDS_SESSIONS.test(event)) effects.push('end sessions');
+  if (event === 'admin.event_subscription.removed') effects.push('unsubscribe');
+  if (event === 'admin.event_subscription.set') effects.push('subscribe');
   return effects.filter((effect) => effect !== undefined);
 }
 
@@ -107,7 +142,7 @@ export function addReplayCommand(root: Command): void {
       const by_hand = Object.fromEntries([...history.byHand].map(([event, subjects]) => [event, [...subjects]]));
       print(command, { done: !dryRun, steps, by_hand, reset_event_subscriptions: reset }, () => {
         const end = dryRun ? 'Nothing was changed.' : `Ended again: ${steps.length}.`;
-        const hints = [...history.byHand].map(([event, { size }]) => `  ${event}: ${size}`);
+        const hints = [...history.byHand].map(formatByHand);
         const note = hints.length > 0 ? ['Not repeated, see docs/operations/backup.md:', ...hints] : [];
         const events = reset.length > 0 ? [`Compare what they know with the users here: ${reset.join(', ')}.`] : [];
         return [...(dryRun ? [table] : []), end, ...events, ...note].join('\n');
@@ -115,8 +150,14 @@ export function addReplayCommand(root: Command): void {
     });
 }
 
+function formatByHand([event, subjects]: [event: string, subjects: ReadonlySet<string>]): string {
+  const repeat = SIGNING_KEY_COMMANDS.get(event);
+  const what = repeat ? [...subjects].map((kid) => `platform-auth ${repeat} ${kid}`).join(', ') : subjects.size;
+  return `  ${event}: ${what}`;
+}
+
 async function resetEvents(client: AdminClient): Promise<string[]> {
-  const { reset } = await client.post<{ reset: string[] }>('/event-subscriptions/reset', {});
+  const { reset } = await client.post<{ reset: string[] }>(`${SUBSCRIPTIONS}/reset`, {});
   return reset;
 }
 
@@ -136,13 +177,7 @@ async function readHistory(file: string, since: number): Promise<History> {
 }
 
 async function planSteps(client: AdminClient, history: History): Promise<Step[]> {
-  const steps: Step[] = [];
-  for (const path of Object.values(KEYS))
-    await runInParallel(history.listSubjects(path), async (id) => {
-      const key = await client.find<Readonly<Record<string, string | null>>>(`${path}/${id}`);
-      const name = [key?.room, key?.caller, key?.name, key?.target].filter(Boolean).join('/');
-      if (key && key.revoked_at === null) steps.push({ action: 'revoke', path: `${path}/${id}`, subject: name });
-    });
+  const steps = await planKeys(client, history);
   await runInParallel(history.listSubjects('delete', 'disable', 'end sessions'), async (id) => {
     const path = `${USERS}/${id}`;
     const user = await client.find<AdminUserResponse>(path);
@@ -150,16 +185,47 @@ async function planSteps(client: AdminClient, history: History): Promise<Step[]>
     if (action)
       steps.push({ action, path: action === 'end sessions' ? `${path}/sessions` : path, subject: user.email });
   });
+  await runInParallel(history.listSubjects('unsubscribe'), async (subject) => {
+    const path = `${SUBSCRIPTIONS}/${subject}`;
+    const isRemoved = history.findLastTime('unsubscribe', subject) > history.findLastTime('subscribe', subject);
+    if (isRemoved && (await client.find(path))) steps.push({ action: 'remove', path, subject });
+  });
   steps.push(...(await history.households.planSteps(client, new Set(history.listSubjects('delete')))));
+  return steps;
+}
+
+async function planKeys(client: AdminClient, history: History): Promise<Step[]> {
+  const steps: Step[] = [];
+  const findLive = async (path: string) => {
+    const key = await client.find<Readonly<Record<string, string | null>>>(path);
+    if (key?.revoked_at !== null) return undefined;
+    const subject = [key.room, key.caller, key.name, key.target].filter(Boolean).join('/');
+    return { subject, expiresAt: key.expires_at ?? null };
+  };
+  for (const base of REVOKED.values())
+    await runInParallel(history.listSubjects(base), async (id) => {
+      const path = `${base}/${id}`;
+      const key = await findLive(path);
+      if (key) steps.push({ action: 'revoke', path, subject: key.subject });
+    });
+  const revoked = new Set(steps.map(({ path }) => path));
+  const ended = [...history.keyEnds].flatMap(([path, { expiresAt: end }]) =>
+    end === null || revoked.has(path) ? [] : { path, end },
+  );
+  await runInParallel(ended, async ({ path, end }) => {
+    const key = await findLive(path);
+    if (key && (key.expiresAt === null || Date.parse(end) < Date.parse(key.expiresAt)))
+      steps.push({ action: 'expire', path, subject: key.subject, expires_at: end });
+  });
   return steps;
 }
 
 /** Adds what was made since the backup and is now gone, which only a person can make again. */
 async function findGone(client: AdminClient, history: History): Promise<void> {
-  const ended = new Set([...history.listSubjects('delete', ...Object.values(KEYS)), ...history.households.deleted]);
+  const ended = new Set([...history.listSubjects('delete', ...REVOKED.values()), ...history.households.deleted]);
   const issued = [...history.issued].filter(([id]) => !ended.has(id));
   await runInParallel(issued, async ([id, event]) => {
-    if (!(await client.find(`${ISSUED[event]}/${id}`))) history.addByHand(event, id);
+    if (!(await client.find(`${ISSUED.get(event)}/${id}`))) history.addByHand(event, id);
   });
 }
 
@@ -176,8 +242,9 @@ async function chooseAction(
   return isOpen ? 'end sessions' : undefined;
 }
 
-async function carryOut(client: AdminClient, { action, path }: Step): Promise<void> {
-  if (action === 'disable') await client.patch(path, { is_active: false });
+async function carryOut(client: AdminClient, { action, path, expires_at }: Step): Promise<void> {
+  if (action === 'expire') await client.patch(path, { expires_at });
+  else if (action === 'disable') await client.patch(path, { is_active: false });
   else if (action === 'demote') await client.patch(path, { role: 'member' });
   else await client.delete(path);
 }
