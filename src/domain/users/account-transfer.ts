@@ -246,7 +246,7 @@ const PAGE_SIZE = 1_000;
 /** Limits the addresses and ids that a dry run remembers, to about 100 MB. Beyond it, a repeated line counts as new. */
 const MAX_COUNTED = 1_000_000;
 
-type AddedAccount = Pick<PortableAccount, 'passwordHash'>;
+type AddedAccount = Pick<PortableAccount, 'id' | 'email' | 'passwordHash'>;
 
 export interface ImportCounts {
   imported: number;
@@ -276,12 +276,8 @@ export class AccountTransfer {
   async insertAccounts(batch: readonly PortableAccount[]): Promise<AddedAccount[]> {
     return this.dataSource.transaction(async (transaction) => {
       const values = [...toColumns(batch), this.clock.now()];
-      const rows = await transaction.query<(AddedAccount & { id: string })[]>(INSERT_ACCOUNTS, values);
-      const added = new Set(rows.map(({ id }) => id));
-      await this.insertMemberships(
-        transaction,
-        batch.filter(({ id }) => added.has(id)),
-      );
+      const rows = await transaction.query<AddedAccount[]>(INSERT_ACCOUNTS, values);
+      await this.insertMemberships(transaction, selectAdded(batch, rows));
       if (rows.length > 0 && !this.isStarted) {
         await this.recordRun(transaction, 'users.import_started', {});
         this.isStarted = true;
@@ -307,7 +303,7 @@ export class AccountTransfer {
   /** @returns the accounts that an import would add, given those of the earlier batches */
   async findNewAccounts(batch: readonly PortableAccount[]): Promise<AddedAccount[]> {
     const given = [batch.map(({ id }) => id), batch.map(({ email }) => email), batch.map((each) => each.passwordHash)];
-    const found = await this.dataSource.query<(AddedAccount & { id: string; email: string })[]>(FIND_NEW, given);
+    const found = await this.dataSource.query<AddedAccount[]>(FIND_NEW, given);
     return found.filter(({ id, email }) => {
       if (this.counted.has(id) || this.counted.has(email)) return false;
       if (this.counted.size < MAX_COUNTED) this.counted.add(id).add(email);
@@ -342,6 +338,12 @@ export class AccountTransfer {
     const time = this.clock.now();
     await this.audit.record(transaction, { event, actor: COMMAND_LINE, time, subject: this.runId, details });
   }
+}
+
+/** A batch may repeat an id or an address. Only the first of such lines was added, so that the others change nothing. */
+function selectAdded(batch: readonly PortableAccount[], rows: readonly AddedAccount[]): PortableAccount[] {
+  const emailsById = new Map(rows.map(({ id, email }) => [id, email]));
+  return batch.filter(({ id, email }) => emailsById.get(id) === email && emailsById.delete(id));
 }
 
 const COLUMNS = ['id', 'email', 'passwordHash', 'isActive', 'isEmailVerified', 'createdAt'] as const;
