@@ -62,23 +62,25 @@ describe('platform-auth users import', () => {
       account('good-2'),
       account('expensive', { password_hash: HASH.replace('$05$', '$31$') }),
       'x'.repeat(20_000),
+      account('hostile', { households: [{ id: randomUUID(), name: 'CANARY\0', role: 'admin' }] }),
     ]);
     const { code, stdout, stderr } = await cli().run(`users import ${path} --json`);
     expect(code).toBe(1);
     expect(JSON.parse(stderr)).toMatchObject({ code: 'lines_refused' });
     const report = JSON.parse(stdout) as ImportReport;
-    expect(report).toMatchObject({ lines: 7, blank: 1, imported: 2, existing: 0, refused: 4 });
+    expect(report).toMatchObject({ lines: 8, blank: 1, imported: 2, existing: 0, refused: 5 });
     expect(report.refused_lines.map(({ line, code: reason }) => [line, reason])).toEqual([
       [2, 'hash_unsupported'],
       [3, 'not_json'],
       [6, 'hash_out_of_bounds'],
       [7, 'unreadable'],
+      [8, 'households_invalid'],
     ]);
     expect(stdout + stderr).not.toMatch(/CANARY|\$2y\$\d/i);
     expect((await usersLike('good-%')).map(({ email }) => email)).toEqual(['good-1@example.org', 'good-2@example.org']);
     const text = await cli().run(`users import ${path}`);
-    expect(text.stdout).toMatch(/^Lines: 7\. Imported: 0\. Existed before: 2\. Refused: 4\. Blank: 1\.\n/);
-    expect(text.stderr).toMatch(/^Refused lines: 4\./);
+    expect(text.stdout).toMatch(/^Lines: 8\. Imported: 0\. Existed before: 2\. Refused: 5\. Blank: 1\.\n/);
+    expect(text.stderr).toMatch(/^Refused lines: 5\./);
   });
 
   it('says of each refused line what is expected', async () => {
@@ -155,6 +157,23 @@ describe('platform-auth users import', () => {
     expect(report).toMatchObject({ imported: 1, existing: 2, refused: 0 });
     await app.login(alice.email).expect(200);
     expect(await usersLike('twice@%')).toMatchObject([{ is_active: true }]);
+  });
+
+  it.each([
+    ['id', 'other'],
+    ['id and address', 'first'],
+  ])('ignores the households of a line that is skipped because it repeats the %s of another', async (what, second) => {
+    const [id, household] = [randomUUID(), randomUUID()];
+    const named = (name: string) => account(`${name}-${what.replaceAll(' ', '-')}`, { id });
+    const path = write([
+      { ...named('first'), households: [{ id: household, role: 'member' }] },
+      { ...named(second), households: [{ id: household, role: 'admin' }, { id: randomUUID(), role: 'admin' }] },
+    ]);
+    expect(await cli().json<ImportReport>(`users import ${path}`)).toMatchObject({ imported: 1, existing: 1 });
+    const roles = await app.database.query(
+      'SELECT household_id, role FROM household_members WHERE user_id = $1', [id],
+    );
+    expect(roles).toEqual([{ household_id: household, role: 'member' }]);
   });
 
   it('changes nothing with --dry-run, and reports what it would do', async () => {

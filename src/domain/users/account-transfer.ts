@@ -10,7 +10,7 @@ import { COMMAND_LINE } from '../../foundation/access/actor.js';
 import { HOUSEHOLD_ROLES, type HouseholdRole } from '../../foundation/common/names.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays } from '../../foundation/common/clock.js';
-import { parseNewEmail } from '../../foundation/common/fields.js';
+import { isLabel, parseNewEmail } from '../../foundation/common/fields.js';
 import { createId, isId, isStandardId } from '../../foundation/common/ids.js';
 import { parseJson } from '../../foundation/common/json.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
@@ -54,13 +54,15 @@ const EMAIL_REASON = 'email must be an address that registration accepts';
 const HASH_REASON = 'password_hash must be text, or a credential of Keycloak';
 
 const ID_REASON = 'id must be a UUID of RFC 9562';
-const HOUSEHOLDS_REASON = `households must be a list of at most ${MAX_HOUSEHOLDS_BY_OPERATOR} {id, name, role}, with a UUID, and the role admin or member`;
+const HOUSEHOLDS_REASON =
+  `households must be a list of at most ${MAX_HOUSEHOLDS_BY_OPERATOR} {id, name, role}, with a UUID, a name of 1 to ` +
+  '100 visible characters in one line (or none), and the role admin or member';
 const membership = z.strictObject({
   id: z
     .string()
     .refine(isId)
     .transform((id) => id.toLowerCase()),
-  name: z.string().min(1).max(100).nullable().default(null),
+  name: z.string().refine(isLabel).nullable().default(null),
   role: z.enum(HOUSEHOLD_ROLES),
 });
 
@@ -219,7 +221,7 @@ const INSERT_ACCOUNTS = `INSERT INTO users
   SELECT id, email, password_hash, is_active, CASE WHEN is_email_verified THEN $7::timestamptz END, created_at, $7
   FROM unnest($1::uuid[], $2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::timestamptz[])
     AS given(id, email, password_hash, is_active, is_email_verified, created_at)
-  ON CONFLICT DO NOTHING RETURNING id, password_hash AS "passwordHash"`;
+  ON CONFLICT DO NOTHING RETURNING id, email, password_hash AS "passwordHash"`;
 const INSERT_HOUSEHOLDS = `INSERT INTO households (id, name, created_at, updated_at)
   SELECT DISTINCT ON (id) id, name, $3::timestamptz, $3 FROM unnest($1::uuid[], $2::text[]) AS given(id, name) ORDER BY id
   ON CONFLICT DO NOTHING`;

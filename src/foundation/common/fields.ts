@@ -83,11 +83,15 @@ export const HasListBelow = (pointer: string, maxItems: number) =>
 
 /** Lengths count Unicode code points. */
 export function CharactersBetween(from: number, to: number): PropertyDecorator {
-  return Accepts('charactersBetween', `must be text of ${from} to ${to} characters`, (value) => {
-    if (typeof value !== 'string') return false;
-    const length = Array.from(value).length;
-    return length >= from && length <= to;
-  });
+  return Accepts('charactersBetween', `must be text of ${from} to ${to} characters`, (value) =>
+    hasCharactersBetween(value, from, to),
+  );
+}
+
+function hasCharactersBetween(value: unknown, from: number, to: number): value is string {
+  if (typeof value !== 'string') return false;
+  const length = Array.from(value).length;
+  return length >= from && length <= to;
 }
 
 /** Skips the other rules when the client did not send the field. `null` counts as sent. */
@@ -146,12 +150,22 @@ export function QueryNumberField(maximum: number, described: { default: number; 
   );
 }
 
-/** A label for people: one line, no control or format characters, not blank. */
+const MAX_LABEL_LENGTH = 100;
+/** One line, no control or format characters, no lone surrogates, not blank. */
+const LABEL = /^(?=.*[^\s\p{DI}])[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u;
+
+/** Applies the rules of {@link LabelField} to an imported name. */
+export function isLabel(value: unknown): value is string {
+  return hasCharactersBetween(value, 1, MAX_LABEL_LENGTH) && LABEL.test(value);
+}
+
+/** A label for people. */
 export function LabelField(example: string, presence?: Presence, description?: string): PropertyDecorator {
+  const schema = { type: String, minLength: 1, maxLength: MAX_LABEL_LENGTH, example };
   return applyDecorators(
-    Field({ type: String, minLength: 1, maxLength: 100, example, ...(description && { description }) }, presence),
-    CharactersBetween(1, 100),
-    Matches(/^(?=.*[^\s\p{DI}])[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, { message: 'must be one line of visible characters' }),
+    Field({ ...schema, ...(description && { description }) }, presence),
+    CharactersBetween(1, MAX_LABEL_LENGTH),
+    Matches(LABEL, { message: 'must be one line of visible characters' }),
   );
 }
 

@@ -68,6 +68,53 @@ describe('a line of an import', () => {
     expect(refusalOf(line({ households: many(101) }))).toBe('households_invalid');
   });
 
+  it.each([
+    ['empty text', ''],
+    ['spaces', '   '],
+    ['a NUL', 'ho\0me'],
+    ['a line feed', 'ho\nme'],
+    ['a right-to-left override', 'ho\u202eme'],
+    ['a lone surrogate', 'ho\ud800me'],
+    ['101 characters', 'x'.repeat(101)],
+    ['a number', 7],
+  ])('is refused with %s as the name of a household', (_what, name) => {
+    const households = [{ id: randomUUID(), name, role: 'member' }];
+    expect(refusalOf(line({ households }))).toBe('households_invalid');
+  });
+
+  it('may name a household with 100 characters, each of which may be two code units of UTF-16', () => {
+    const households = [{ id: randomUUID(), name: '🏠'.repeat(100), role: 'member' }];
+    expect(parseAccountLine(line({ households }), NOW).households).toEqual(households);
+  });
+
+  it.each(['\0', '\ud800'])('is refused when any text in it contains %j', (hostile) => {
+    const id = randomUUID();
+    const texts = {
+      id: `${id}${hostile}`,
+      email: `a${hostile}@example.org`,
+      password_hash: `${HASH}${hostile}`,
+      made_by: `platform-auth${hostile}`,
+      created_at: `2020-01-02T03:04:05Z${hostile}`,
+      [`x${hostile}`]: 'x',
+    };
+    for (const [name, text] of Object.entries(texts)) expect(refusalOf(line({ [name]: text }))).not.toBe('accepted');
+    const household = { id, name: 'home', role: 'member' };
+    for (const [name, text] of Object.entries(household))
+      expect(refusalOf(line({ households: [{ ...household, [name]: `${text}${hostile}` }] }))).toBe(
+        'households_invalid',
+      );
+    const keycloak = (value: string, salt: string) =>
+      line({
+        password_hash: {
+          secretData: JSON.stringify({ value, salt }),
+          credentialData: '{"hashIterations":27500,"algorithm":"pbkdf2-sha256"}',
+        },
+      });
+    expect(refusalOf(keycloak(DIGEST, SALT))).toBe('accepted');
+    expect(refusalOf(keycloak(`${DIGEST}${hostile}`, SALT))).toBe('hash_malformed');
+    expect(refusalOf(keycloak(DIGEST, `${SALT}${hostile}`))).toBe('hash_malformed');
+  });
+
   it('has its address made canonical, as registration does', () => {
     expect(parseAccountLine(line({ email: 'Alice@Example.ORG' }), NOW).email).toBe('alice@example.org');
   });
