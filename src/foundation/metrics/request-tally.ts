@@ -11,6 +11,7 @@ const REFUSALS: Readonly<Partial<Record<RefusalEventName, CounterName>>> = {
   'user.login.throttled': 'throttled_guesses',
   'user.second_factor.throttled': 'throttled_guesses',
   'node.enrolment.throttled': 'throttled_guesses',
+  'household.invitation.throttled': 'throttled_guesses',
   'admin.key.throttled': 'throttled_guesses',
   'app.validation.failed': 'refused_keys',
   'node.validation.failed': 'refused_keys',

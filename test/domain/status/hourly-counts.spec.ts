@@ -6,6 +6,9 @@ import { problems } from '../../../src/foundation/problems/problems.js';
 import { eventually } from '../../../tools/eventually.js';
 import { expectProblem } from '../../support/expect-problem.js';
 import { UNLEASED } from '../../support/settings.js';
+import { accept } from '../../support/home.js';
+import { Owner } from '../../support/owner.js';
+import { countByStatus } from '../../support/throttled.js';
 import { useAppPerTest } from '../../support/use-app.js';
 
 const HOUR_SECONDS = 3_600;
@@ -58,6 +61,13 @@ describe('GET /api/v0/admin/hourly-counts', () => {
       refused_keys: 3,
       throttled_guesses: 1,
     });
+  });
+
+  it('counts guesses at the codes of invitations that were throttled', async () => {
+    const guest = await Owner.of(app);
+    const answers = await Promise.all(Array.from({ length: 13 }, () => accept(app, guest, '0'.repeat(24))));
+    expect(countByStatus(answers)).toEqual({ 404: 10, 429: 3 });
+    await expectHours({ logins: 1, new_sessions: 1, throttled_guesses: 3 });
   });
 
   it('adds up what replicas counted, and loses nothing when one stops', async () => {
