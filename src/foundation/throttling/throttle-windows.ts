@@ -253,7 +253,8 @@ const STATE = `key, consumed, last_reserved, window_start,
 
 /**
  * Takes as many of the wanted points of each key ($1) as are left, consumed ($4) or reserved ($5), and reads the live
- * rows of the keys $6. Every statement locks rows in the order of their keys, so that replicas cannot deadlock.
+ * rows of the keys $6. Replicas cannot deadlock, because every statement locks the rows of buckets in the order of their
+ * keys. SETTLE alone also locks those of known addresses, which are never buckets, in the order of theirs.
  * A reservation lasts a minute, which is longer than a verification: 3 s to read the account, 20 s in the queue, and
  * one bcrypt.
  */
@@ -288,8 +289,8 @@ const SETTLE = {
     WITH known AS (
       INSERT INTO throttle_windows
         (key, points, window_start, window_end, consumed, reserved, reserved_until, last_reserved)
-      SELECT DISTINCT key, 1, now(), now() + $5 * interval '1 day', 1, 0, now(), 0 FROM unnest($4::text[]) AS key
-      ORDER BY key
+      SELECT key, 1, now(), now() + $5 * interval '1 day', 1, 0, now(), 0 FROM unnest($4::text[]) AS key
+      GROUP BY key ORDER BY key COLLATE "C"
       ON CONFLICT (key) DO UPDATE SET window_end = excluded.window_end),
     settled AS (
       SELECT key, window_start, count(*) AS ended, sum(consumed) AS consumed
