@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { Counter } from 'prom-client';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
+import { Environment } from '../../foundation/config/environment.js';
 import { generateFraction } from '../../foundation/crypto/secret.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { toErrorFields, Log } from '../../foundation/logging/log.js';
@@ -20,11 +21,7 @@ import { MAIL_KINDS, Templates, type TemplateValues } from './templates.js';
 const POLL_INTERVAL_MS = 5_000;
 /** Random delay before a new request is taken, so that its work does not show in the duration of the next response. */
 const MAX_WAKE_DELAY_MS = 1_000;
-/** Smaller than the pool, because composing a mail may wait for the lock of a user's row. */
 const MAX_SLOTS = 6;
-/** Leaves retries a slot at any time, as MAX_RETRIES does for first attempts. */
-const MAX_FIRST_ATTEMPTS = 5;
-const MAX_RETRIES = 3;
 const FIRST_ATTEMPT_TIMEOUT_MS = 10_000;
 const RETRY_TIMEOUT_MS = 60_000;
 const MAX_SERVED_NETWORKS = 1_000;
@@ -46,6 +43,16 @@ interface MailComposer {
   createAccount(request: AccountRequest): Promise<void>;
 }
 
+/**
+ * How many conversations a worker holds, and how many of them may be first attempts or retries: of several slots, neither
+ * kind takes all. Composing a mail may wait for the lock of a user's row, so a pool of more than one connection keeps one
+ * for HTTP requests.
+ */
+export function computeSlots(poolSize: number): { all: number; firstAttempts: number; retries: number } {
+  const all = Math.max(1, Math.min(MAX_SLOTS, poolSize - 1));
+  return { all, firstAttempts: Math.max(1, all - 1), retries: Math.max(1, Math.floor(all / 2)) };
+}
+
 /** `delayed`: the worker will retry. `failed`: the worker gave up. `dropped`: no account may get the mail. */
 const OUTCOMES = ['sent', 'delayed', 'failed', 'dropped'] as const;
 
@@ -56,6 +63,7 @@ export class MailWorker implements OnModuleDestroy {
   private composer: MailComposer | undefined;
   private poll: NodeJS.Timeout | undefined;
   private wakeUp: NodeJS.Timeout | undefined;
+  private readonly limits;
   private readonly slots = new Map<ClaimedRequest, Promise<void>>();
   private readonly served = new Set<string>();
   private filling: Promise<void> | undefined;
@@ -67,10 +75,12 @@ export class MailWorker implements OnModuleDestroy {
     private readonly outbox: Outbox,
     private readonly transport: MailTransport,
     private readonly templates: Templates,
+    { databasePoolSize }: Environment,
     metrics: MetricsRegistry,
     private readonly clock: ComparedClock,
     private readonly log: Log,
   ) {
+    this.limits = computeSlots(databasePoolSize);
     this.mails = new Counter({
       name: `${PREFIX}mails_total`,
       help: 'Attempts to send a mail, by their outcome.',
@@ -141,14 +151,14 @@ export class MailWorker implements OnModuleDestroy {
 
   private async claimNext(): Promise<ClaimedRequest | undefined> {
     const taken = [...this.slots.keys()];
-    if (this.isClosing || taken.length >= MAX_SLOTS) return undefined;
+    if (this.isClosing || taken.length >= this.limits.all) return undefined;
     const retries = taken.filter(({ attempts }) => attempts > 1).length;
     const request = await this.outbox.claimNextRequest({
       busyNetworks: taken.flatMap(({ networks }) => networks),
       busyDomains: taken.map(({ recipient }) => recipient.slice(recipient.lastIndexOf('@') + 1)),
       servedNetworks: [...this.served],
-      mayTakeFirst: taken.length - retries < MAX_FIRST_ATTEMPTS,
-      mayTakeRetry: retries < MAX_RETRIES,
+      mayTakeFirst: taken.length - retries < this.limits.firstAttempts,
+      mayTakeRetry: retries < this.limits.retries,
     });
     if (request) this.noteServedNetworks(request.networks);
     return request;
