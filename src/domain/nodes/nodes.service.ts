@@ -1,6 +1,6 @@
 /**
- * Nodes, the edge devices of households; keys/key-store.ts has their keys. A household is a UUID to which other
- * services give meaning. A revoked node stays as a row until it is purged.
+ * Nodes, the edge devices of households; keys/key-store.ts has their keys. The first node or code that names an unknown
+ * household makes it, by a trigger (domain/households has the rest). A revoked node stays as a row until it is purged.
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
