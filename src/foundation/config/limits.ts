@@ -49,7 +49,10 @@ export function computeFixedSettings(given: { readonly WORKERS: number; readonly
     healthTimeoutMs: 1_000,
     /** Maximum time of a start without progress. A migration on which PostgreSQL works is progress. */
     startTimeoutSeconds: DEFAULT_START_TIMEOUT_SECONDS,
-    /** From SIGTERM to a forced exit, which leaves 13 s for requests in flight after the delay. */
+    /**
+     * From SIGTERM to a forced exit. After the delay, requests in flight have half of the 13 s until they are cut off, and
+     * the rest closes what they used.
+     */
     shutdownDeadlineMs: given.SHUTDOWN_DELAY_MS + 13_000,
     /** Number of threads of one process that hash passwords. The workers share the cores. */
     hashThreads: Math.ceil(availableParallelism() / given.WORKERS),
