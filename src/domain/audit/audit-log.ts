@@ -1,8 +1,7 @@
 /**
- * The audit log: one row of audit_events for each act on users, sessions, nodes, app credentials, operators and signing
- * keys, committed with the act or not at all. The log line and the metric follow the commit, so that neither reports
- * what was rolled back. Refused logins, second factors, admin keys and scopes are counted instead
- * (counted-refusals.ts). Rows are append-only, and sealed (seals/).
+ * The audit log: one row of audit_events for each act that AUDIT_EVENT_NAMES lists, committed with the act or not at all.
+ * The log line and the metric follow the commit, so that neither reports what was rolled back. The refusals of
+ * COUNTED_EVENTS are counted instead (counted-refusals.ts). Rows are append-only, and sealed (seals/).
  */
 import { isDeepStrictEqual } from 'node:util';
 import { Injectable } from '@nestjs/common';
