@@ -37,7 +37,7 @@ interface CredentialRoutes<Row, Issued extends Row> extends ResourceRoutes<Row, 
   readonly revokeMany?: BulkRoute;
 }
 
-interface Given<Row, Issued extends Row> extends Pick<
+interface CredentialTypeOptions<Row, Issued extends Row> extends Pick<
   ResourceType<Row, Issued>,
   'noun' | 'filters' | 'groupedBy' | 'groupAddress' | 'toId'
 > {
@@ -61,7 +61,7 @@ interface Given<Row, Issued extends Row> extends Pick<
   readonly formatKey: (issued: Issued) => readonly (readonly [name: string, text: string])[];
 }
 
-export type CredentialType<Row, Issued extends Row> = Given<Row, Issued> & ResourceType<Row, Issued>;
+export type CredentialType<Row, Issued extends Row> = CredentialTypeOptions<Row, Issued> & ResourceType<Row, Issued>;
 
 const OVERLAP: FieldProps = {
   label: 'Hours for which the old key stays valid',
@@ -94,7 +94,7 @@ function getWords(kind: KeyKindName) {
 }
 
 function createActions<Row extends KeyResponse, Issued extends Row>(
-  { routes, finish, asksForName, changeBody }: Given<Row, Issued>,
+  { routes, finish, asksForName, changeBody }: CredentialTypeOptions<Row, Issued>,
   hints: Readonly<Record<string, string | undefined>>,
 ): CredentialType<Row, Issued>['actions'] {
   const show = (item: Row, field: FieldProps) => ({ ...field, value: showValue(item[field.name as keyof Row]) });
@@ -128,23 +128,23 @@ function createActions<Row extends KeyResponse, Issued extends Row>(
 }
 
 function createCredentialType<Row extends KeyResponse & KeyHolder, Issued extends Row>(
-  given: Given<Row, Issued>,
+  options: CredentialTypeOptions<Row, Issued>,
 ): CredentialType<Row, Issued> {
-  const { kind, routes, issueBody } = given;
-  const hints = { expires_at: 'Empty: never.', ...given.hints };
+  const { kind, routes, issueBody } = options;
+  const hints = { expires_at: 'Empty: never.', ...options.hints };
   return {
-    ...given,
+    ...options,
     ...getWords(kind),
     bulk: { ...BULK_REVOCATION, route: (api) => routes(api).revokeMany },
-    filters: [...given.filters, ...STATE_FILTERS],
+    filters: [...options.filters, ...STATE_FILTERS],
     get fields() {
       return listFields(issueBody, hints);
     },
-    head: ['State', toLabel(given.restriction), 'Issued', 'Expires', 'Last used'],
-    orders: { ...(given.groupedBy && { Name: given.groupedBy }), Issued: 'created_at' },
+    head: ['State', toLabel(options.restriction), 'Issued', 'Expires', 'Last used'],
+    orders: { ...(options.groupedBy && { Name: options.groupedBy }), Issued: 'created_at' },
     nameLabel: 'Type the name',
     submit: 'Issue the key',
-    actions: createActions(given, hints),
+    actions: createActions(options, hints),
   };
 }
 

@@ -48,12 +48,12 @@ export class PasskeyPrompts {
   ) {}
 
   async renderRegistration(request: Request, owner: PasskeyOwner): Promise<VNode> {
-    this.refuseOtherOrigin(request);
+    this.refuseAddressWithoutPasskeys(request);
     return <PasskeyField name="new_passkey" options={await this.passkeys.createPasskeyOptions(owner)} />;
   }
 
   async renderProof(request: Request, kind: AnswerKind, owner: PasskeyOwner): Promise<VNode> {
-    this.refuseOtherOrigin(request);
+    this.refuseAddressWithoutPasskeys(request);
     return <PasskeyField name="passkey" options={await this.passkeys.createAnswerOptions(kind, owner)} />;
   }
 
@@ -66,12 +66,12 @@ export class PasskeyPrompts {
 
   /** @returns undefined for an invalid answer */
   async verifyProof(request: Request, kind: AnswerKind): Promise<VerifiedAnswer | undefined> {
-    this.refuseOtherOrigin(request);
+    this.refuseAddressWithoutPasskeys(request);
     return this.passkeys.verifyAnswer(kind, this.readAnswer(request, 'passkey'));
   }
 
   /** Fails closed: an operator with a passkey gets in nowhere else, also when the service does not know its address. */
-  private refuseOtherOrigin({ protocol, headers: { host = '' } }: Request): void {
+  private refuseAddressWithoutPasskeys({ protocol, headers: { host = '' } }: Request): void {
     const { webauthnOrigins = [] } = this.environment;
     if (webauthnOrigins.includes(`${protocol}://${host}`)) return;
     const advice =
