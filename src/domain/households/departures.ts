@@ -11,7 +11,7 @@ import { isId } from '../../foundation/common/ids.js';
 import { DatabaseClock } from '../../foundation/database/database.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { isOpenAt } from '../keys/one-time-codes.js';
-import { EnrolmentsService, type CodeScope } from '../nodes/enrolments.service.js';
+import { EnrolmentsService, type CodeSelection } from '../nodes/enrolments.service.js';
 import { toHouseholdEvent } from './household-audit-events.js';
 
 const LOCK_HOUSEHOLDS = `SELECT id FROM households
@@ -42,8 +42,8 @@ export class Departures {
   ) {}
 
   /** Cancels the open invitations and enrolments of a household, or of an admin who issued them. */
-  async cancelCodes(transaction: EntityManager, scope: CodeScope, actor: Actor): Promise<void> {
-    const values = [await this.clock.now(transaction), scope.householdId ?? null, scope.issuedBy ?? null];
+  async cancelCodes(transaction: EntityManager, selection: CodeSelection, actor: Actor): Promise<void> {
+    const values = [await this.clock.now(transaction), selection.householdId ?? null, selection.issuedBy ?? null];
     const [cancelled] = await transaction.query<[{ id: string; household_id: string }[], number]>(
       CANCEL_INVITATIONS,
       values,
@@ -53,7 +53,7 @@ export class Departures {
         transaction,
         toHouseholdEvent('household.invitation.cancelled', actor, household_id, { invitation_id: id }),
       );
-    await this.enrolments.cancelEnrolments(transaction, scope, actor);
+    await this.enrolments.cancelEnrolments(transaction, selection, actor);
   }
 
   /**

@@ -41,7 +41,7 @@ export type EnrolmentRequest = Pick<NewNode, 'householdId' | 'room' | 'name' | '
 };
 
 /** Codes of a household, of an admin who issued them, or of both. */
-export type CodeScope =
+export type CodeSelection =
   | { readonly householdId: string; readonly issuedBy?: string }
   | { readonly householdId?: string; readonly issuedBy: string };
 
@@ -156,7 +156,7 @@ export class EnrolmentsService {
   /** Cancels the open enrolments of a household, or that a user issued, or that a user issued for a household. */
   async cancelEnrolments(
     transaction: EntityManager,
-    { householdId, issuedBy }: CodeScope,
+    { householdId, issuedBy }: CodeSelection,
     actor: Actor,
   ): Promise<void> {
     const values = [await this.clock.now(transaction), householdId ?? null, issuedBy ?? null];
