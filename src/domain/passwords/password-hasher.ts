@@ -43,7 +43,7 @@ export function hasPassword(passwordHash: PasswordHash): boolean {
 @Injectable()
 export class PasswordHasher implements OnApplicationShutdown {
   private readonly queue: FairQueue<Waiting>;
-  private readonly threads: number;
+  private readonly maxThreads: number;
   private readonly cost: number;
   /** The network of each password in a thread. */
   private readonly running: string[] = [];
@@ -55,16 +55,16 @@ export class PasswordHasher implements OnApplicationShutdown {
   constructor(
     environment: Environment,
     metrics: MetricsRegistry,
-    private readonly workers: HashingThreads,
+    private readonly threads: HashingThreads,
   ) {
     this.cost = environment.bcryptCost;
-    this.threads = environment.hashThreads;
+    this.maxThreads = environment.hashThreads;
     this.dummyHash = (bcrypt.genSaltSync(this.cost) + '.'.repeat(31)) as PasswordHash;
     this.queue = new FairQueue(environment.hashQueueLimit);
     metrics.addGauge('hashing_queued', 'Passwords that wait for a thread.', () => this.queue.size);
     metrics.addGauge('hashing_queue_limit', 'Maximum of waiting passwords.', () => this.queue.limit);
     metrics.addGauge('hashing_running', 'Passwords that a thread hashes.', () => this.running.length);
-    metrics.addGauge('hashing_threads_limit', 'Maximum of hashing threads.', () => this.threads);
+    metrics.addGauge('hashing_threads_limit', 'Maximum of hashing threads.', () => this.maxThreads);
   }
 
   async hashPassword(password: string, ticket: Ticket): Promise<PasswordHash> {
@@ -91,7 +91,7 @@ export class PasswordHasher implements OnApplicationShutdown {
   }
 
   async onApplicationShutdown(): Promise<void> {
-    await this.workers.end();
+    await this.threads.end();
   }
 
   /**
@@ -104,10 +104,10 @@ export class PasswordHasher implements OnApplicationShutdown {
 
   private async runInThread<Result>(task: PasswordTask, ticket: Ticket): Promise<Result> {
     const network = getWidestNetwork(ticket);
-    if (this.running.length >= this.threads) await this.wait(ticket);
+    if (this.running.length >= this.maxThreads) await this.wait(ticket);
     else this.running.push(network);
     try {
-      return await this.workers.run<Result>(task);
+      return await this.threads.run<Result>(task);
     } finally {
       this.running.splice(this.running.indexOf(network), 1);
       let next = this.queue.shift();
