@@ -130,8 +130,8 @@ class FailFastClient extends Client {
     // An earlier statement has already stalled this connection.
     if (this.lateResult) return;
     this.lateResult = lateResult;
-    this.owner?.stalled(this);
-    void lateResult.then(() => this.owner?.answered(this));
+    this.owner?.markStalled(this);
+    void lateResult.then(() => this.owner?.markAnswered(this));
   }
 }
 
@@ -162,7 +162,7 @@ export class RequestPool extends Pool {
     return this.stalledClients.size >= this.spare;
   }
 
-  stalled(client: FailFastClient): void {
+  markStalled(client: FailFastClient): void {
     this.stalledClients.add(client);
     this.limitConnections();
     if (this.ending) {
@@ -175,7 +175,7 @@ export class RequestPool extends Pool {
     if (this.waitingCount > 0) void this.connect().then((spare) => spare.release(), ignore);
   }
 
-  answered(client: FailFastClient): void {
+  markAnswered(client: FailFastClient): void {
     this.stalledClients.delete(client);
     this.limitConnections();
   }
