@@ -59,7 +59,7 @@ const FIND_ACTOR = `SELECT actor_door, details ->> 'operator' AS operator FROM a
 @Injectable()
 export class AuditLog implements EntitySubscriberInterface {
   private readonly pending = new WeakMap<QueryRunner, AuditEvent[]>();
-  private readonly acts;
+  private readonly actions;
 
   constructor(
     private readonly dataSource: DataSource,
@@ -69,14 +69,14 @@ export class AuditLog implements EntitySubscriberInterface {
     { registry }: MetricsRegistry,
   ) {
     dataSource.subscribers.push(this);
-    this.acts = new Counter({
-      name: `${PREFIX}acts_total`,
-      help: 'Committed acts, by the name of their audit event.',
+    this.actions = new Counter({
+      name: `${PREFIX}actions_total`,
+      help: 'Committed actions, by the name of their audit event.',
       labelNames: ['event'],
       registers: [registry],
     });
     // Starts each series at 0: one that begins at 1 has no increase, so alerts would miss the first act of its kind.
-    for (const event of AUDIT_EVENT_NAMES) if (isCountedAct(event)) this.acts.inc({ event }, 0);
+    for (const event of AUDIT_EVENT_NAMES) if (isCountedAction(event)) this.actions.inc({ event }, 0);
   }
 
   /** @param hasEffect false for an act that changed nothing, which gets a log line only */
@@ -155,13 +155,13 @@ export class AuditLog implements EntitySubscriberInterface {
   }
 
   private report({ event, actor, logFields }: AuditEvent): void {
-    this.acts.inc({ event });
+    this.actions.inc({ event });
     if (logFields) this.logOnly(event, actor, logFields);
   }
 }
 
 /** Excludes refusals, which have metrics of their own, and events of the command line and of batches. */
-function isCountedAct(event: AuditEventName): boolean {
+function isCountedAction(event: AuditEventName): boolean {
   const isRefusal = (COUNTED_EVENTS as readonly AuditEventName[]).includes(event);
   return !isRefusal && !/^(signing_key|users|audit)\.|\.first_used$/.test(event);
 }

@@ -92,7 +92,7 @@ export class HouseholdActions {
   }
 
   async countAction({ userId }: Caller): Promise<void> {
-    if (userId !== null) await this.throttle.countAction('household-act', userId);
+    if (userId !== null) await this.throttle.countAction('household-action', userId);
   }
 
   /**

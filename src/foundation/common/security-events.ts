@@ -105,7 +105,7 @@ export const LOG_EVENT_NAMES = [
   'node.enrolment.refused',
   'node.enrolment.throttled',
   'node.rotation.throttled',
-  'household.act.throttled',
+  'household.action.throttled',
   'household.invitation.refused',
   'household.invitation.throttled',
   'admin.key.throttled',
@@ -183,7 +183,7 @@ export const REFUSAL_REASONS = {
   'user.link.throttled': ['link'],
   'node.enrolment.throttled': ['enrolment-address', 'enrolment'],
   'node.rotation.throttled': ['node-rotation'],
-  'household.act.throttled': ['household-act'],
+  'household.action.throttled': ['household-action'],
   // `used`: another person used it, or the person who did is no longer a member.
   'household.invitation.refused': ['unknown', 'expired', 'cancelled', 'used'],
   'household.invitation.throttled': ['invitation-account', 'invitation-address'],

@@ -48,7 +48,7 @@ const POLICIES = {
   'enrolment-address': { event: 'node.enrolment.throttled', limit: 'enrolmentLimitPerAddress' },
   enrolment: { event: 'node.enrolment.throttled', limit: 'enrolmentLimit' },
   'node-rotation': { event: 'node.rotation.throttled', limit: { points: 20, seconds: 3_600 } },
-  'household-act': { event: 'household.act.throttled', limit: { points: 60, seconds: 3_600 } },
+  'household-action': { event: 'household.action.throttled', limit: { points: 60, seconds: 3_600 } },
   'invitation-account': { event: 'household.invitation.throttled', limit: { points: 10, seconds: 3_600 } },
   'invitation-address': { event: 'household.invitation.throttled', limit: { points: 10, seconds: 3_600 } },
   'console-login': { event: 'admin.key.throttled', limit: { points: 60, seconds: 3_600 } },

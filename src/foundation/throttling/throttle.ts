@@ -55,7 +55,7 @@ export class Throttle {
    * @param id of the operator, the node, or the user
    * @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy when too many calls wait
    */
-  async countAction(policy: 'console-login' | 'node-rotation' | 'household-act', id: string): Promise<void> {
+  async countAction(policy: 'console-login' | 'node-rotation' | 'household-action', id: string): Promise<void> {
     const buckets = this.buckets.createBuckets(policy, { account: id });
     await this.windows.spendPoints(buckets, { networks: [''], isKnown: false });
   }

@@ -79,7 +79,7 @@ describe('/metrics', () => {
   });
 
   it('counts each act by its audit event, and no act that was refused', async () => {
-    const count = async (event: string) => (await scrape(app)).value('acts_total', { event });
+    const count = async (event: string) => (await scrape(app)).value('actions_total', { event });
     expect(await count('admin.operator.issued')).toBe(0);
     await app.operator();
     expect(await count('admin.operator.issued')).toBe(1);
