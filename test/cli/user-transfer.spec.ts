@@ -167,12 +167,16 @@ describe('platform-auth users import', () => {
     const named = (name: string) => account(`${name}-${what.replaceAll(' ', '-')}`, { id });
     const path = write([
       { ...named('first'), households: [{ id: household, role: 'member' }] },
-      { ...named(second), households: [{ id: household, role: 'admin' }, { id: randomUUID(), role: 'admin' }] },
+      {
+        ...named(second),
+        households: [
+          { id: household, role: 'admin' },
+          { id: randomUUID(), role: 'admin' },
+        ],
+      },
     ]);
     expect(await cli().json<ImportReport>(`users import ${path}`)).toMatchObject({ imported: 1, existing: 1 });
-    const roles = await app.database.query(
-      'SELECT household_id, role FROM household_members WHERE user_id = $1', [id],
-    );
+    const roles = await app.database.query('SELECT household_id, role FROM household_members WHERE user_id = $1', [id]);
     expect(roles).toEqual([{ household_id: household, role: 'member' }]);
   });
 

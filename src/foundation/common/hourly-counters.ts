@@ -4,7 +4,8 @@ export const DAY_HOURS = 24;
 export const COUNTERS = {
   logins: 'right passwords and passkeys, also where a second factor was still due',
   failed_logins: 'wrong passwords, codes and passkeys, and logins of disabled accounts',
-  throttled_guesses: 'guesses at passwords, codes and admin keys that were refused before they were verified, because there were too many',
+  throttled_guesses:
+    'guesses at passwords, codes and admin keys that were refused before they were verified, because there were too many',
   refused_keys: 'keys of apps, nodes and operators that were refused',
   new_sessions: 'logins that were completed',
   validations: 'keys and tokens that this service accepted for another service',
