@@ -28,6 +28,17 @@ const UNBREAKABLE = /^\s*(?:[-*] |\d+\. )?\(?(?:`[^`]+`|\[[^\]]+\]\S+|\S+)[^\s`]
 const FILE =
   /(?<![\w./-])(?:src|test|tools|packages|bench|chaos|fuzz|deploy|clients|examples)\/[\w./-]*\.(?:ts|tsx|js|py|yml|yaml|json|sql|cfg)\b/g;
 
+/** What a page calls a function, a class, a method or a property: a word in camel case. */
+const CODE_NAME = /`([A-Za-z]\w*[a-z][A-Z]\w*(?:\.\w+)?)(?:\(\))?`/g;
+const SOURCE = ['src', 'packages', 'tools', 'clients', 'test', 'chaos'].flatMap((folder) =>
+  readdirSync(fromRoot(folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => /\.tsx?$/.test(name) && !name.includes('node_modules'))
+    .map((name) => readFileSync(fromRoot(`${folder}/${name}`), 'utf8')),
+);
+const WORDS = new Set(
+  [...SOURCE, readFileSync(fromRoot('package.json'), 'utf8')].flatMap((text) => text.match(/\w+/g) ?? []),
+);
+
 describe.each(PAGES)('%s', (page) => {
   const text = readFileSync(fromRoot(page), 'utf8');
 
@@ -39,6 +50,13 @@ describe.each(PAGES)('%s', (page) => {
   it('names files that exist', () => {
     const files = [...new Set(text.match(FILE) ?? [])];
     expect(files.filter((file) => !existsSync(fromRoot(file)))).toEqual([]);
+  });
+});
+
+describe.each(PAGES.filter((page) => /^docs\/(decisions\/|architecture)/.test(page)))('%s', (page) => {
+  it('names functions, classes and properties that exist', () => {
+    const names = Array.from(readFileSync(fromRoot(page), 'utf8').matchAll(CODE_NAME), ([, name = '']) => name);
+    expect(names.filter((name) => name.split('.').some((word) => !WORDS.has(word)))).toEqual([]);
   });
 });
 
