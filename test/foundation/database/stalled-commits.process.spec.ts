@@ -123,6 +123,17 @@ describe('a synchronous commit that stalls', () => {
     await expectVerdict(200, () => app.validateNode(header));
   });
 
+  it('does not refuse the first use of a rotated app key, not even the one whose write stalls', async () => {
+    const rotated = await withPatientReplica(app, async (patient) => {
+      const { appId, headers } = await patient.service();
+      const { body } = await patient.admin.post(`/app-credentials/${appId}/rotate`).expect(200);
+      return { ...headers, 'X-Platform-App-Key': (body as { app_key: string }).app_key };
+    });
+    await stall();
+    for (let use = 0; use < 3; use += 1) await app.validateApp(rotated).expect(200);
+    expect(await stalledBackends()).toBeGreaterThan(0);
+  });
+
   it('does not make a refresh whose response was lost count as reuse', async () => {
     const [{ user, tokens }] = (await loggedIn(1)) as [LoggedIn, ...LoggedIn[]];
     const rotatedAt = async () =>
