@@ -75,7 +75,7 @@ export function computeFixedSettings(given: { readonly WORKERS: number; readonly
     /** Counts logins and registrations that a full password queue refused. */
     hashingBusyLimitPerAddress: { points: 200, seconds: 60 },
     adminKeyLimitPerAddress: { points: 20, seconds: 900 },
-    /** Counts requests for links by e-mail from one network: password resets, verifications, changes of address. */
+    /** Counts requests for links by e-mail from one network: password resets and verifications. */
     mailLimitPerAddress: { points: 300, seconds: 3_600 },
     /** Counts requests for links by e-mail to one address, whether it has an account or not. */
     mailLimitPerAccount: { points: 10, seconds: 3_600 },
