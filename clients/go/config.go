@@ -66,7 +66,7 @@ type options struct {
 func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
 
 // WithTransport sends every request to the authentication service through this RoundTripper, which then has to bound
-// how long it takes to connect. By default, polls have a connection of their own.
+// how long it takes to connect. By default, polls have a connection of their own, and no proxy is used.
 func WithTransport(transport http.RoundTripper) Option {
 	return func(o *options) { o.transport = transport }
 }

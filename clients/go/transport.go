@@ -52,7 +52,8 @@ var (
 	errTimeout = errors.New("no answer in time")
 )
 
-// A transport is HTTP over connections that are kept alive. It follows no redirect.
+// A transport is HTTP over connections that are kept alive. It follows no redirect, and uses no proxy of the environment:
+// both would carry credentials elsewhere.
 type transport struct{ lines map[line]http.RoundTripper }
 
 func newTransport(given http.RoundTripper) *transport {
@@ -66,7 +67,6 @@ func newTransport(given http.RoundTripper) *transport {
 
 func newRoundTripper(connections int) *http.Transport {
 	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: connectTimeout}).DialContext,
 		TLSHandshakeTimeout: connectTimeout,
 		MaxConnsPerHost:     connections,
