@@ -50,6 +50,8 @@ type lease struct {
 
 	// mu makes eviction and remembering atomic.
 	mu sync.Mutex
+	// isClosed: the verifier is closed, so a poll in flight must not renew the lease.
+	isClosed bool
 	// withoutGrace is until, without the grace.
 	withoutGrace instant
 	version      uint64
@@ -90,6 +92,9 @@ func (l *lease) remember(t ticket, store func()) {
 func (l *lease) renew(sent instant, r renewal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.isClosed {
+		return
+	}
 	if r.isReset {
 		l.version++
 		for _, evictAll := range l.resets {
@@ -116,6 +121,14 @@ func (l *lease) endGrace() {
 
 // end makes memory unusable until the next renewal.
 func (l *lease) end() { l.until.Store(nil) }
+
+// close makes memory unusable for good.
+func (l *lease) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isClosed = true
+	l.end()
+}
 
 func (l *lease) evict(c change) {
 	l.version++

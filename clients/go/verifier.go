@@ -58,6 +58,7 @@ func newVerifier(ctx context.Context, s settings, r runtime) *Verifier {
 	client := &serviceClient{runtime: r, ownKey: s.ownKey}
 	v := &Verifier{settings: s, runtime: r, lease: l, checks: newChecks(s, r), uses: &uses{}, caches: map[Door]*cache{}}
 	v.ctx, v.cancel = context.WithCancel(ctx)
+	context.AfterFunc(v.ctx, l.close)
 	for _, door := range []Door{DoorApp, DoorNode, DoorUser} {
 		v.caches[door] = newCache(l, s.maxEntries)
 	}
@@ -123,8 +124,10 @@ func (v *Verifier) spawn(work func(context.Context)) {
 func (v *Verifier) Close(ctx context.Context) error {
 	v.mu.Lock()
 	v.cancel()
-	v.lease.end()
 	v.mu.Unlock()
+	// Not under the lock, which a poll takes while it renews the lease; and not left to the end of the context, which
+	// closes the lease in the background.
+	v.lease.close()
 	finished := make(chan struct{})
 	go func() {
 		v.work.Wait()
