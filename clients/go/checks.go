@@ -2,6 +2,7 @@ package platformauth
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -201,12 +202,13 @@ func (t *tokenSettings) isForged(setting tokenVerdict, ask func() verdict) bool 
 	d.answered = make(chan struct{})
 	answered := d.answered
 	t.mu.Unlock()
+	// Deferred before the question, because others wait for its answer even when it panics.
+	defer close(answered)
 
 	found := ask()
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	defer close(answered)
 	switch found {
 	case verdictYes:
 		d.known, d.isWrong = true, true
@@ -242,6 +244,9 @@ const (
 	minSecretLength = 6
 )
 
+// errUnexpected leaves out the text of a panic, which may contain a credential.
+var errUnexpected = errors.New("an unexpected error")
+
 var looksLikeSecret = regexp.MustCompile(`\S*(?:pa_[a-z]+_|eyJ[A-Za-z0-9_-]{5}|[A-Za-z0-9_-]{32})\S*`)
 
 // report takes the value of a panic and the credentials that its text may contain.
@@ -257,6 +262,14 @@ func (u *unexpectedErrors) report(recovered any, presented ...string) {
 	secrets := append([]string{key}, append(presented, u.settings.secretsToRedact...)...)
 	detail := redact(fmt.Sprint(recovered), secrets)
 	u.settings.logger.Warn("verifier_failed", "error", fmt.Sprintf("%T", recovered), "detail", detail, "where", where)
+}
+
+// recoverAsError is to be deferred: it reports a panic, and returns it as an error.
+func (u *unexpectedErrors) recoverAsError(err *error) {
+	if recovered := recover(); recovered != nil {
+		u.report(recovered)
+		*err = errUnexpected
+	}
 }
 
 func redact(message string, secrets []string) string {

@@ -1,6 +1,7 @@
 package platformauth
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -186,8 +187,20 @@ func toSettings(config Config, given []Option) (settings, error) {
 		return settings{}, fmt.Errorf("platformauth: %w", errors.Join(mistakes...))
 	}
 	s.ownKey = key
-	s.logger = s.logger.With("service", s.serviceName)
+	s.logger = slog.New(logHandler{s.logger.With("service", s.serviceName).Handler()})
 	return s, nil
+}
+
+// A logHandler catches panics of the handler, which must not end the polls.
+type logHandler struct{ slog.Handler }
+
+func (h logHandler) Handle(ctx context.Context, record slog.Record) error {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			fmt.Fprintln(os.Stderr, "The logger of the verifier failed:", recovered)
+		}
+	}()
+	return h.Handler.Handle(ctx, record)
 }
 
 func findMistakes(config Config, o options) []error {

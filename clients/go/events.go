@@ -167,7 +167,8 @@ func (e *eventReader) poll(ctx context.Context) error {
 	return nil
 }
 
-func (e *eventReader) ask(ctx context.Context) (timedAnswer, error) {
+func (e *eventReader) ask(ctx context.Context) (_ timedAnswer, err error) {
+	defer e.checks.unexpected.recoverAsError(&err)
 	// With the key of another service these would be the events of another service.
 	if e.checks.serviceName.isWrong.Load() {
 		return timedAnswer{}, errOtherService

@@ -81,15 +81,8 @@ func (p *poller) run(ctx context.Context) {
 
 func (p *poller) poll(ctx context.Context, sent instant) {
 	used, putBack := p.uses.take(sent)
-	renewed, answered, err := p.ask(ctx, used)
+	err := p.renew(ctx, used, sent)
 	if err == nil {
-		wasHeld := p.lease.isHeld()
-		p.lease.renew(answered, *renewed)
-		if p.leaseFor == 0 {
-			// Without a lease nothing is held, whatever the grace.
-			p.lease.end()
-		}
-		p.reportLapse(wasHeld, sent)
 		if p.failures > 0 {
 			p.settings.logger.Warn("verifier_polls_answered_again", "failures", p.failures)
 		}
@@ -105,6 +98,23 @@ func (p *poller) poll(ctx context.Context, sent instant) {
 		p.settings.logger.Warn("verifier_polls_not_answered", "url", p.settings.url, "reason", err.Error())
 	}
 	p.failures++
+}
+
+// renew survives any panic, because the next poll may succeed, and without polls every request becomes a question.
+func (p *poller) renew(ctx context.Context, used []reportedUse, sent instant) (err error) {
+	defer p.checks.unexpected.recoverAsError(&err)
+	renewed, answered, err := p.ask(ctx, used)
+	if err != nil {
+		return err
+	}
+	wasHeld := p.lease.isHeld()
+	p.lease.renew(answered, *renewed)
+	if p.leaseFor == 0 {
+		// Without a lease nothing is held, whatever the grace.
+		p.lease.end()
+	}
+	p.reportLapse(wasHeld, sent)
+	return nil
 }
 
 // ask returns the renewal and the moment from which its term counts.

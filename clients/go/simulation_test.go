@@ -235,6 +235,8 @@ func (f *fakeService) receive(r request, deliver func(func() (answer, error))) b
 				return toAnswer(chosen), nil
 			case "connect_timeout":
 				return answer{}, errTimeout
+			case "panic":
+				panic("planted")
 			default:
 				return answer{}, errConnection
 			}
