@@ -79,6 +79,38 @@ class FailingPolls(ScriptedTransport):
         raise ConnectionError("refused")
 
 
+class FailingHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        raise RuntimeError("of the handler")
+
+
+class FailingFirstPoll(ScriptedTransport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_polled_again = threading.Event()
+
+    async def send(self, request: ServiceRequest) -> ServiceAnswer:
+        answer = await super().send(request)
+        polls = self.asked.count("/internal/changes")
+        if request.url.endswith("/changes") and polls == 1:
+            raise ConnectionError("refused")
+        if polls > 2:
+            self.is_polled_again.set()
+        return answer
+
+
+def test_goes_on_polling_when_its_logger_fails(capfd: pytest.CaptureFixture[str]) -> None:
+    logger = logging.Logger("failing")
+    logger.addHandler(FailingHandler())
+    transport = FailingFirstPoll()
+    verifier = ScriptedVerifier(lambda: transport, logger=logger)
+    # Its first use starts the polls.
+    verifier.verify_node_sync(NODE_HEADERS)
+    assert transport.is_polled_again.wait(PATIENCE_SECONDS)
+    verifier.close()
+    assert "The logger of the verifier failed: RuntimeError('of the handler')" in capfd.readouterr().err
+
+
 def test_counts_verdicts_by_door_and_tells_a_hook_whose_failure_changes_none(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[tuple[str, str]] = []
 

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable
@@ -33,7 +34,11 @@ class EventLog:
         # Includes the time, because without a handler Python prints the message alone.
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         text = " ".join(f"{name}={value!r}" for name, value in fields.items())
-        self.logger.warning("%s time=%s %s", event, time, text, extra={"event": event, **fields})
+        try:
+            self.logger.warning("%s time=%s %s", event, time, text, extra={"event": event, **fields})
+        # A failure of the logger must not end the polls.
+        except Exception as error:
+            print(f"The logger of the verifier failed: {error!r}", file=sys.stderr)
 
     def describe_error(self, error: BaseException, secrets: Iterable[str]) -> dict[str, str]:
         """Returns the class of an error, its message without possible secrets, and where it was raised."""
