@@ -370,27 +370,44 @@ def test_a_websocket_closes_when_its_key_is_revoked() -> None:
     auth.close()
 
 
+class RestrictedApp(ScriptedTransport):
+    """Knows one key with one scope, and collects the uses that polls report."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reported: list[dict[str, object]] = []
+        self.refused_polls = 0
+
+    def refuses(self, uses: list[dict[str, object]]) -> bool:
+        return any(not re.fullmatch("[a-z][a-z0-9._:-]{0,63}", str(use.get("scope", "x"))) for use in uses)
+
+    async def send(self, request: ServiceRequest) -> ServiceAnswer:
+        if request.url.endswith("/internal/changes"):
+            uses = json.loads(request.body).get("used", [])
+            if self.refuses(uses):
+                self.refused_polls += 1
+                return ServiceAnswer(400, {}, b'{"code": "validation_failed"}')
+            self.reported += uses
+            return await super().send(request)
+        body = {"valid": True, "app_id": NODE_ID, "caller": "meals", "target": "recipes", "scopes": ["documents:read"]}
+        remember = {"x-platform-remember": "yes", "x-platform-expires-in": "60"}
+        return ServiceAnswer(200, {"x-platform-fresh-for-ms": "60000", **remember}, json.dumps(body).encode())
+
+
+APP_HEADERS = {"X-Platform-App-Id": NODE_ID, "X-Platform-App-Key": "pa_app_of-a-caller"}
+
+
 def test_tells_with_the_polls_when_a_scope_was_last_asked_for() -> None:
-    asked: list[dict[str, object]] = []
-
-    class Restricted(ScriptedTransport):
-        async def send(self, request: ServiceRequest) -> ServiceAnswer:
-            if request.url.endswith("/internal/changes"):
-                asked.extend(json.loads(request.body).get("used", []))
-                return await super().send(request)
-            body = {"valid": True, "app_id": NODE_ID, "caller": "meals", "target": "recipes", "scopes": ["documents:read"]}
-            return ServiceAnswer(200, {"x-platform-fresh-for-ms": "60000"}, json.dumps(body).encode())
-
-    verifier = ScriptedVerifier(Restricted)
-    headers = {"X-Platform-App-Id": NODE_ID, "X-Platform-App-Key": "pa_app_of-a-caller"}
-    verifier.verify_app_sync(headers)
-    verifier.verify_app_sync(headers, scope="documents:read")
-    for _ in range(2):
+    transport = RestrictedApp()
+    verifier = ScriptedVerifier(lambda: transport)
+    verifier.verify_app_sync(APP_HEADERS)
+    # A scope that was refused is not reported: the service notes none either.
+    for scope in ("documents:write", "documents:write", "Not a scope", ""):
         with pytest.raises(RefusedError):
-            verifier.verify_app_sync(headers, scope="documents:write")
-    asyncio.run(eventually(lambda: len(asked) >= 2))
-    assert {(use["kind"], use["id"], use["scope"]) for use in asked} == {
-        ("app", NODE_ID, "documents:read"),
-        ("app", NODE_ID, "documents:write"),
-    }
+            verifier.verify_app_sync(APP_HEADERS, scope=scope)
+    verifier.verify_app_sync(APP_HEADERS, scope="documents:read")
+    asyncio.run(eventually(lambda: any("scope" in use for use in transport.reported)))
+    scoped = {(use["kind"], use["id"], use["scope"]) for use in transport.reported if "scope" in use}
+    assert scoped == {("app", NODE_ID, "documents:read")}
+    assert transport.refused_polls == 0
     verifier.close()

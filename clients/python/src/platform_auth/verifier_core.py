@@ -108,13 +108,14 @@ class VerifierCore:
         return principal
 
     def check_scope(self, principal: AppPrincipal, scope: str | None) -> None:
-        """Raises MissingScopeError. The polls report when each scope was last needed."""
+        """Raises MissingScopeError. The polls report when each scope of a key was last needed."""
         if scope is None or principal.scopes is None:
             return
-        at = self._runtime.clocks.monotonic()
-        self._uses.add(Use("app", principal.app_id, self._uses, at, scope=scope, previous=principal.is_previous))
+        # Before it is reported: a scope that the key lacks may have any form, and the service would refuse the poll.
         if not principal.has_scope(scope):
             raise MissingScopeError(scope)
+        at = self._runtime.clocks.monotonic()
+        self._uses.add(Use("app", principal.app_id, self._uses, at, scope=scope, previous=principal.is_previous))
 
     def verify_node(self, headers: Headers, address: str | None) -> Verification[NodePrincipal]:
         credential = read_node(headers)
