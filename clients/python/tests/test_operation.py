@@ -411,3 +411,17 @@ def test_tells_with_the_polls_when_a_scope_was_last_asked_for() -> None:
     assert scoped == {("app", NODE_ID, "documents:read")}
     assert transport.refused_polls == 0
     verifier.close()
+
+
+def test_reports_no_use_again_that_the_service_could_not_read() -> None:
+    class Older(RestrictedApp):
+        def refuses(self, uses: list[dict[str, object]]) -> bool:
+            return bool(uses) and self.refused_polls == 0
+
+    transport = Older()
+    verifier = ScriptedVerifier(lambda: transport)
+    verifier.verify_app_sync(APP_HEADERS, scope="documents:read")
+    asyncio.run(eventually(lambda: transport.refused_polls == 1))
+    asyncio.run(eventually(lambda: verifier.verify_app_sync(APP_HEADERS).caller == "meals" and transport.reported != []))
+    assert not any("scope" in use for use in transport.reported)
+    verifier.close()

@@ -17,6 +17,11 @@ const PATH = '/internal/changes';
 /** Limits log lines about lapsed leases, because an overloaded machine loses several a second. */
 const LAPSE_PAUSE_MS = 60_000;
 
+/** The service could not read the poll, as an older one that does not know a field. */
+class UnreadablePollError extends ConnectionError {
+  override readonly name = 'UnreadablePollError';
+}
+
 /** Keeps the lease by polling for changes, one poll at a time. */
 export class Poller {
   private leaseMs = DEFAULT_LEASE_MS;
@@ -66,7 +71,8 @@ export class Poller {
     } catch (error) {
       // Closing the verifier has broken the poll in flight.
       if (this.isClosed) return;
-      putBack();
+      // Uses that the service cannot read would make every later poll fail too.
+      if (!(error instanceof UnreadablePollError)) putBack();
       if (this.failures === 0) {
         const { url, logger } = this.settings;
         logger.warn('verifier_polls_not_answered', { url, reason: toReason(error) });
@@ -110,7 +116,10 @@ export class Poller {
     if (isOwnKeyRefused(answer)) this.lease.endGrace();
     const read = readPollAnswer(answer);
     if (read.kind === 'misconfigured') this.checks.misconfigurations.report(PATH, read.detail);
-    if (read.kind !== 'renewal') throw new ConnectionError('The poll was not answered', `status ${answer.status}`);
+    if (read.kind !== 'renewal') {
+      const PollError = answer.status === 400 ? UnreadablePollError : ConnectionError;
+      throw new PollError('The poll was not answered', `status ${answer.status}`);
+    }
     this.checks.serviceName.compare(answer.headers['x-platform-caller']);
     if (this.checks.serviceName.isWrong)
       throw new ConnectionError('The key is another service’s', 'the key of another service');

@@ -26,7 +26,7 @@ export interface Transport {
 
 /** The connection was refused, or broke before the answer was complete. */
 export class ConnectionError extends Error {
-  override readonly name = 'ConnectionError';
+  override readonly name: string = 'ConnectionError';
 
   /** @param reason a code of Node.js, such as ECONNREFUSED, for the operator; never a message */
   constructor(

@@ -41,6 +41,10 @@ class Checks:
     misconfigurations: Misconfigurations
 
 
+class _UnreadablePollError(ConnectionError):
+    """The service could not read the poll, as an older one that does not know a field."""
+
+
 class Poller:
     def __init__(
         self,
@@ -96,7 +100,9 @@ class Poller:
         # Any error is survived, because the next poll may succeed, and without polls every request becomes a
         # question.
         except Exception as error:
-            self._uses.put_back(uses)
+            # Uses that the service cannot read would make every later poll fail too.
+            if not isinstance(error, _UnreadablePollError):
+                self._uses.put_back(uses)
             if self._failures == 0:
                 self._settings.log.warn("verifier_polls_not_answered", url=self._settings.url, reason=to_reason(error))
             self._failures += 1
@@ -123,7 +129,8 @@ class Poller:
         if isinstance(read, Misconfigured):
             self._checks.misconfigurations.report(_PATH, read.detail)
         if not isinstance(read, Renewal):
-            raise ConnectionError(f"status {timed.answer.status}")
+            error = _UnreadablePollError if timed.answer.status == 400 else ConnectionError
+            raise error(f"status {timed.answer.status}")
         self._checks.service_name.compare(timed.answer.headers.get(_OWN_NAME))
         if self._checks.service_name.is_wrong:
             # The key belongs to another service, and so do the reported changes.
