@@ -27,6 +27,12 @@ const USED_SHARE = 0.8;
 const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token';
 const TURN = { wasValid: true, network: '' };
 
+/** A token, or why there is none, for every request that waited for it. */
+type Outcome = string | { readonly kind: 'refused' | 'unavailable' };
+
+const REFUSED: Outcome = { kind: 'refused' };
+const UNAVAILABLE: Outcome = { kind: 'unavailable' };
+
 interface Exchanged {
   /** Private at run time too, so that no log prints it. */
   readonly read: () => string;
@@ -40,7 +46,7 @@ interface Exchanged {
 export class ExchangedTokens {
   private readonly entries: LRUCache<string, Exchanged>;
   private readonly byChange = new DigestIndex();
-  private readonly inFlight = new Map<string, Promise<string>>();
+  private readonly inFlight = new Map<string, Promise<Outcome>>();
   private readonly slots: QuestionSlots;
 
   /** @param onRemember called when a token is remembered, which only polls can drop */
@@ -71,13 +77,26 @@ export class ExchangedTokens {
     const name = `${credential.digest} ${target} ${scope}`;
     const found = this.entries.get(name);
     if (found && this.isUsable(found)) return found.read();
+    const outcome = await this.joinOrStart(name, () => this.createRequest(request, credential.token, target, scope));
+    if (typeof outcome === 'string') return outcome;
+    // Each caller gets an error of its own, because it carries the id of a request.
+    throw outcome.kind === 'refused' ? new RefusedError(REFUSALS.user) : new UnavailableError();
+  }
+
+  private joinOrStart(name: string, createRequest: () => ServiceRequest): Promise<Outcome> {
     const joined = this.inFlight.get(name);
     if (joined) return joined;
-    const asking = this.ask(name, this.createRequest(request, credential.token, target, scope)).finally(() =>
-      this.inFlight.delete(name),
-    );
+    const asking = this.ask(name, createRequest())
+      .catch((error: unknown) => this.toUnavailable(error))
+      .finally(() => this.inFlight.delete(name));
     this.inFlight.set(name, asking);
     return asking;
+  }
+
+  private toUnavailable(error: unknown): Outcome {
+    if (!(error instanceof ConnectionError || error instanceof TimeoutError))
+      this.checks.unexpectedErrors.report(error);
+    return UNAVAILABLE;
   }
 
   private isUsable({ takenAtMs, maxAgeMs, endsAtWallMs }: Exchanged): boolean {
@@ -102,30 +121,27 @@ export class ExchangedTokens {
     };
   }
 
-  private async ask(name: string, request: ServiceRequest): Promise<string> {
+  private async ask(name: string, request: ServiceRequest): Promise<Outcome> {
     const deadlineMs = this.runtime.clocks.monotonic() + TIMEOUT_MS;
-    if (!(await this.slots.enter(TURN))) throw new UnavailableError();
+    if (!(await this.slots.enter(TURN))) return UNAVAILABLE;
     let ticket = this.lease.takeTicket();
     const takeTicket = (): void => void (ticket = this.lease.takeTicket());
     try {
       const timed = await this.client.sendWithRetry(request, deadlineMs, takeTicket);
       return this.accept(name, timed, ticket);
-    } catch (error) {
-      if (error instanceof ConnectionError || error instanceof TimeoutError) throw new UnavailableError();
-      throw error;
     } finally {
       this.slots.leave(TURN);
     }
   }
 
-  private accept(name: string, { answer, sentAtMs, sentAtWallMs }: TimedAnswer, ticket: Ticket): string {
+  private accept(name: string, { answer, sentAtMs, sentAtWallMs }: TimedAnswer, ticket: Ticket): Outcome {
     const body = parseObject(answer.body) ?? {};
-    if (answer.status === 400 && body.code === 'invalid_subject_token') throw new RefusedError(REFUSALS.user);
+    if (answer.status === 400 && body.code === 'invalid_subject_token') return REFUSED;
     const { access_token: token, expires_in: seconds } = body;
     const changes = typeof token === 'string' ? listChanges(token) : undefined;
     if (answer.status !== 200 || typeof token !== 'string' || typeof seconds !== 'number' || !changes) {
       this.reportMistake(answer, body.code ?? body.error);
-      throw new UnavailableError();
+      return UNAVAILABLE;
     }
     this.checks.misconfigurations.clear(PATH);
     const maxAgeMs = Math.max(0, seconds) * 1_000 * USED_SHARE;
