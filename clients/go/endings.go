@@ -12,7 +12,9 @@ var ErrEnded = errors.New("platformauth: the credential has ended")
 
 // WithCredential returns a context that ends with the presented key, or with the session or the user of the token: for
 // connections that outlive their request. Its cause is then ErrEnded. The expiry of an access token does not end its
-// session. stop is to be called when the connection ends. The demands are those of the route.
+// session; but once the token has expired, any change of its user or of a pair of its chain, and every reset, ends the
+// context: the client connects again with a new token. stop is to be called when the connection ends. The demands are
+// those of the route.
 func (v *Verifier) WithCredential(
 	ctx context.Context, door Door, headers Headers, given ...Demand,
 ) (_ context.Context, stop func(), err error) {

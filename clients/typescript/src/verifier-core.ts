@@ -219,7 +219,8 @@ export class VerifierCore {
 
   /**
    * Calls back once, when the presented key, or the session or the user of the token, has ended: for connections that
-   * outlive their request. The expiry of an access token does not end its session.
+   * outlive their request. The expiry of an access token does not end its session; but once the token has expired, any change
+   * of its user or of a pair of its chain, and every reset, ends the connection: the client connects again with a new token.
    * @param demands of a household: also calls back when the user is no longer such a member of it; of delegation: those of the
    * route, without which a delegated token ends at once
    * @returns a watch, which must be closed when the connection ends

@@ -430,8 +430,10 @@ class Verifier:
         """
         Calls back once, when the key that these headers present has ended, or the session or the user of their token: for
         connections that outlive their request. With a household, also when the user is no longer a member of it, with the role,
-        if one is given. delegated and scope: those of the route, without which a delegated token ends at once. On the event loop that runs here, or else in a thread of the verifier. An access token that expires does
-        not end its session. Close what is returned when the connection ends. Raises RefusedError.
+        if one is given. delegated and scope: those of the route, without which a delegated token ends at once. On the event
+        loop that runs here, or else in a thread of the verifier. The expiry of an access token does not end its session; but
+        once the token has expired, any change of its user or of a pair of its chain, and every reset, ends the connection: the
+        client connects again with a new token. Close what is returned when the connection ends. Raises RefusedError.
         """
         headers = _to_repeatable(headers)
         demands = None if household is ... and role is None else MemberDemands(household, role)
