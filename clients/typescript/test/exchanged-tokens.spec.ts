@@ -35,7 +35,10 @@ describe('requests that wait for the same exchange', () => {
       .catch((error: unknown) => error);
 
   it.each([
-    ['invalid_access_token', () => Promise.resolve({ status: 400, headers: {}, body: '{"code":"invalid_subject_token"}' })],
+    [
+      'invalid_access_token',
+      () => Promise.resolve({ status: 400, headers: {}, body: '{"code":"invalid_subject_token"}' }),
+    ],
     ['unavailable', () => Promise.resolve({ status: 500, headers: {}, body: '' })],
     ['unavailable', () => Promise.reject(new RangeError('a mistake in the program'))],
   ])('are each answered %s with their own id', async (code, answer) => {
