@@ -50,7 +50,9 @@ export function toLocal(text: string, timeZone: string): string {
   const at = LOCAL.test(text) ? NaN : Date.parse(text);
   if (Number.isNaN(at)) return text;
   const format = new Intl.DateTimeFormat('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'medium' });
-  return format.format(at).replace(' ', 'T');
+  // Date.parse() reads a year of four digits, or of six after a sign.
+  const [year = '', ...others] = format.format(at).replace(' ', 'T').split('-');
+  return [year.length > 4 ? `+${year.padStart(6, '0')}` : year.padStart(4, '0'), ...others].join('-');
 }
 
 /** @returns what a calendar sent, as ISO 8601 in UTC; another text as it is, which the API may refuse */

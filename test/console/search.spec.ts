@@ -116,6 +116,20 @@ describe('a page of the console', () => {
     expect((await browser.get(path).expect(200)).text).toContain('datetime="2031-02-01T15:15:00.000Z"');
   });
 
+  it.each(['0026-07-01T12:30', '0001-01-01T00:00', '9999-12-31T23:59'])(
+    'answers a filter with the calendar at %s, which is easily typed',
+    async (typed) => {
+      const browser = await Browser.logIn(app);
+      for (const zone of ['UTC', 'Europe%2FBerlin', 'America%2FNew_York']) {
+        const reader = new Browser(app);
+        reader.cookie = `${browser.cookie}; console-zone=${zone}`;
+        const { status, headers } = await reader.get(`/console/nodes?expires_before=${typed}`);
+        expect({ zone, status }).toEqual({ zone, status: 303 });
+        expect([200, 400]).toContain((await reader.get(headers.location!)).status);
+      }
+    },
+  );
+
   it('has filters with a calendar in the time zone of the reader, and an address that is the same for others', async () => {
     const browser = await Browser.logIn(app);
     browser.cookie += '; console-zone=Europe%2FBerlin';
