@@ -6,7 +6,7 @@ import { ProblemException, problems } from '../foundation/problems/problems.js';
 import { toAddress } from './addresses.js';
 import type { Unvalidated } from './admin-api.js';
 import { splitWords, type FieldProps, type RefusedForm } from './fields.js';
-import { readMoments, resolveMoment } from './moments.js';
+import { isShownMoment, readMoments, resolveMoment } from './moments.js';
 import type { PageSession } from './navigation.js';
 import { redirect } from './page.js';
 
@@ -95,13 +95,15 @@ export const listMoments = (fields: readonly FieldProps[]): string[] =>
 
 /** @returns the fields that differ from the values in the form, and the required ones; an emptied one is null */
 export function readChanges(request: Request, fields: readonly FieldProps[]): Unvalidated {
+  const typed = readFields(request);
   const { timeZone } = getSession(request);
-  const sent = readMoments(listMoments(fields), readFields(request), timeZone);
+  const sent = readMoments(listMoments(fields), typed, timeZone);
   const entries = fields.map((field) => {
-    const { name, type, isList, isRequired } = field;
+    const { name, type, isList, isRequired, value = '' } = field;
     const given = sent[name] ?? '';
     const text = type === 'password' ? given : given.trim();
-    if (isSame(text, field) && (text === '' || !isRequired)) return [name, undefined];
+    const isSame = type === 'moment' ? isShownMoment(name, typed, value, timeZone) : isSameText(text, field);
+    if (isSame && (text === '' || !isRequired)) return [name, undefined];
     if (text === '') return [name, null];
     if (isList) return [name, splitWords(text)];
     if (type === 'moment') return [name, resolveMoment(text)];
@@ -110,9 +112,7 @@ export function readChanges(request: Request, fields: readonly FieldProps[]): Un
   return Object.fromEntries(entries) as Unvalidated;
 }
 
-/** Whether a form sent what a field showed: check boxes may change the order of a list, a calendar shows whole seconds. */
-function isSame(text: string, { value = '', type, isList }: FieldProps): boolean {
-  if (isList) return splitWords(text).toSorted().join() === splitWords(value).toSorted().join();
-  if (type === 'moment') return text.slice(0, 19) === value.slice(0, 19);
-  return text === value;
+/** Whether a form sent what a field showed: check boxes may change the order of a list. */
+function isSameText(text: string, { value = '', isList }: FieldProps): boolean {
+  return isList ? splitWords(text).toSorted().join() === splitWords(value).toSorted().join() : text === value;
 }

@@ -80,6 +80,16 @@ export function readMoments(names: readonly string[], values: Values, timeZone: 
   return Object.assign({ ...values }, ...read) as Values;
 }
 
+/**
+ * Whether a form sent the moment that its calendar showed. Compared as local texts, because the hour that a time change
+ * repeats names two moments, and because calendars show no milliseconds.
+ */
+export function isShownMoment(name: string, values: Values, shown: string, timeZone: string): boolean {
+  const { [name]: typed = '', [toWordName(name)]: word } = values;
+  const toSeconds = (text: string): string => (/T\d\d:\d\d$/.test(text) ? `${text}:00` : text);
+  return !word && toSeconds(typed.trim()) === toLocal(shown, timeZone);
+}
+
 /** @returns the values with the moments that relative ones name now */
 export function resolveMoments(names: readonly string[], values: Values): Values {
   return { ...values, ...Object.fromEntries(names.map((name) => [name, values[name] && resolveMoment(values[name])])) };

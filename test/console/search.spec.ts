@@ -116,6 +116,44 @@ describe('a page of the console', () => {
     expect((await browser.get(path).expect(200)).text).toContain('datetime="2031-02-01T15:15:00.000Z"');
   });
 
+  describe('in the form of a change', () => {
+    const changeName = async (zone: string, expiry: string) => {
+      const browser = await Browser.logIn(app);
+      browser.cookie += `; console-zone=${encodeURIComponent(zone)}`;
+      const { nodeId } = await app.node();
+      const expires_at = new Date(expiry).toISOString();
+      await app.admin.patch(`/nodes/${nodeId}`, { expires_at }).expect(200);
+      const path = `/console/nodes/${nodeId}/change`;
+      const shown = (await browser.get(path).expect(200)).text;
+      const [, local = ''] = /type="datetime-local" step="1" value="([^"]*)"/.exec(shown) ?? [];
+      const change = async (expires: string, by = browser) => {
+        const { status } = await by.send(path, {
+          ...(await browser.readForm(path)),
+          room: 'hall',
+          name: `lamp-${Date.now()}`,
+          expires_at: expires,
+        });
+        expect(status).toBe(303);
+        const { body } = await app.admin.get(`/nodes/${nodeId}`).expect(200);
+        expect(body).toMatchObject({ room: 'hall' });
+        return (body as { expires_at: string }).expires_at;
+      };
+      return { browser, expires_at, local, change };
+    };
+
+    it.each([
+      ['Europe/Berlin', '2031-10-26T00:30:15Z', '2031-10-26T02:30:15'],
+      ['Europe/Berlin', '2031-10-26T01:30:00Z', '2031-10-26T02:30:00'],
+      ['America/New_York', '2031-11-02T06:30:00Z', '2031-11-02T01:30:00'],
+      ['UTC', '2031-11-02T06:30:00.789Z', '2031-11-02T06:30:00'],
+    ])('leaves an expiry that was not changed as it is: %s, %s', async (zone, expiry, shown) => {
+      const { expires_at, local, change } = await changeName(zone, expiry);
+      expect(local).toBe(shown);
+      // Calendars leave out seconds that are zero.
+      expect(await change(local.replace(/:00$/, ''))).toBe(expires_at);
+    });
+  });
+
   it.each(['0026-07-01T12:30', '0001-01-01T00:00', '9999-12-31T23:59'])(
     'answers a filter with the calendar at %s, which is easily typed',
     async (typed) => {
