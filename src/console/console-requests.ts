@@ -6,7 +6,7 @@ import { ProblemException, problems } from '../foundation/problems/problems.js';
 import { toAddress } from './addresses.js';
 import type { Unvalidated } from './admin-api.js';
 import { splitWords, type FieldProps, type RefusedForm } from './fields.js';
-import { isShownMoment, readMoments, resolveMoment } from './moments.js';
+import { CALENDAR_ZONE, isShownMoment, isTimeZone, readMoments, resolveMoment } from './moments.js';
 import type { PageSession } from './navigation.js';
 import { redirect } from './page.js';
 
@@ -96,7 +96,8 @@ export const listMoments = (fields: readonly FieldProps[]): string[] =>
 /** @returns the fields that differ from the values in the form, and the required ones; an emptied one is null */
 export function readChanges(request: Request, fields: readonly FieldProps[]): Unvalidated {
   const typed = readFields(request);
-  const { timeZone } = getSession(request);
+  const { [CALENDAR_ZONE]: zone = '' } = typed;
+  const timeZone = isTimeZone(zone) ? zone : getSession(request).timeZone;
   const sent = readMoments(listMoments(fields), typed, timeZone);
   const entries = fields.map((field) => {
     const { name, type, isList, isRequired, value = '' } = field;

@@ -1,8 +1,10 @@
 /** Forms that change something, and the filters of lists. */
 import type { ComponentChildren, VNode } from 'preact';
+import { useContext } from 'preact/hooks';
 import { createRandomId } from '../foundation/common/ids.js';
 import { createFormToken, type ConsoleSession } from './console-sessions.js';
 import { Field, fillFields, type FieldProps, type RefusedForm } from './fields.js';
+import { CALENDAR_ZONE, isTimeZone, TimeZone } from './moments.js';
 
 interface FormProps {
   readonly session: Pick<ConsoleSession, 'token'>;
@@ -31,15 +33,22 @@ export function Form({
   children,
 }: FormProps): VNode {
   const filled = refused ? fillFields(fields, refused) : fields;
+  const readersZone = useContext(TimeZone);
+  const { [CALENDAR_ZONE]: typedZone = '' } = refused?.values ?? {};
+  const zone = isTimeZone(typedZone) ? typedZone : readersZone;
+  const hasCalendar = fields.some(({ type }) => type === 'moment');
   return (
     <form method="post" action={action} class={layout} data-once>
       <input type="hidden" name="form" value={createFormToken(session, createRandomId(), action)} />
       {seen !== undefined && <input type="hidden" name="seen" value={seen} />}
+      {hasCalendar && <input type="hidden" name={CALENDAR_ZONE} value={zone} />}
       {refused && <FormError refused={refused} fields={fields} />}
       {children}
-      {filled.map((field) => (
-        <Field {...field} />
-      ))}
+      <TimeZone.Provider value={zone}>
+        {filled.map((field) => (
+          <Field {...field} />
+        ))}
+      </TimeZone.Provider>
       <button type="submit" class={look}>
         {submit}
       </button>

@@ -4,6 +4,8 @@ import { useContext } from 'preact/hooks';
 
 export const UTC = 'UTC';
 export const TIME_ZONE_COOKIE = 'console-zone';
+/** The field of a form with the time zone of its calendars, which the reader may change before sending the form. */
+export const CALENDAR_ZONE = 'calendar_zone';
 
 /** The time zone of the reader of a page. */
 export const TimeZone = createContext(UTC);

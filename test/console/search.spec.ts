@@ -152,6 +152,14 @@ describe('a page of the console', () => {
       // Calendars leave out seconds that are zero.
       expect(await change(local.replace(/:00$/, ''))).toBe(expires_at);
     });
+
+    it('reads a calendar in the time zone in which the form showed it', async () => {
+      const { browser, expires_at, local, change } = await changeName('UTC', '2031-07-01T10:00:00Z');
+      const later = new Browser(app);
+      later.cookie = browser.cookie.replace('=UTC', '=Asia%2FTokyo');
+      expect(await change(local, later)).toBe(expires_at);
+      expect(await change('2031-07-01T12:00', later)).toBe('2031-07-01T12:00:00.000Z');
+    });
   });
 
   it.each(['0026-07-01T12:30', '0001-01-01T00:00', '9999-12-31T23:59'])(
