@@ -37,9 +37,14 @@ export function fillFields<Props extends FieldProps>(
 ): Props[] {
   return fields.map((field) => ({
     ...field,
-    ...(field.type !== 'password' && values[field.name] !== undefined && { value: readTyped(field, values) }),
+    ...(isSent(field, values) && { value: readTyped(field, values) }),
     error: errors[field.name],
   }));
+}
+
+/** A browser leaves out a list of which no box is chosen. */
+function isSent({ name, type, isList }: FieldProps, values: RefusedForm['values']): boolean {
+  return type !== 'password' && (values[name] !== undefined || isList === true);
 }
 
 /** @returns what was typed into a field, or the word that was chosen beside its calendar */

@@ -122,6 +122,14 @@ describe('a page of the console', () => {
     }
   });
 
+  it('keeps check boxes that were cleared in a form that is refused', async () => {
+    const { id } = await app.operator(['read', 'nodes']);
+    // A browser sends no field without a chosen box.
+    const { status, text } = await browser.submit(`/console/operators/${id}/change`, { expires_at: 'soon' });
+    expect(status).toBe(400);
+    expect(text).not.toMatch(/type="checkbox" name="scopes" value="\w+" checked/);
+  });
+
   it('keeps the form of what conflicts with another resource', async () => {
     const pair = { caller: 'twice', target: 'wiki', scopes: '', expires_at: '' };
     const create = async () =>
