@@ -69,7 +69,7 @@ export function Drawing({ arrows, query }: { arrows: readonly MapArrow[]; query:
           />
         ))}
         {listServices(arrows).map((name) => (
-          <ServiceBox name={name} box={graph.node(toNodeId(name))} />
+          <ServiceBox name={name} address={toServiceAddress(name, query)} box={graph.node(toNodeId(name))} />
         ))}
       </svg>
       <p>
@@ -127,9 +127,20 @@ function Arrow({ arrow, points }: { arrow: MapArrow; points: readonly Point[] })
   );
 }
 
-function ServiceBox({ name, box: { x, y, width, height } }: { name: string; box: Point & Size }): VNode {
+/** @returns the address of the map of a service and its neighbours, with the other filters of the shown map */
+export function toServiceAddress(service: string, { revoked, zoom }: Fields): string {
+  return toAddress(MAP_ADDRESS, { service, revoked, zoom });
+}
+
+interface BoxProps {
+  readonly name: string;
+  readonly address: string;
+  readonly box: Point & Size;
+}
+
+function ServiceBox({ name, address, box: { x, y, width, height } }: BoxProps): VNode {
   return (
-    <a href={toAddress(MAP_ADDRESS, { service: name })}>
+    <a href={address}>
       <rect x={x - width / 2} y={y - height / 2} width={width} height={height} rx="6" />
       <text x={x} y={y}>
         {name}

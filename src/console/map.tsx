@@ -4,12 +4,13 @@ import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
 import type { AppCredentialResponse } from '../api/admin/app-credentials.admin.controller.js';
 import type { EventSubscriptionResponse } from '../api/admin/event-subscriptions.admin.controller.js';
+import { DESCENDING } from '../foundation/http/page.dto.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages } from './console-pages.js';
 import { getSession, keepForm, type Fields } from './console-requests.js';
 import { State } from './credential-pages.js';
 import { readEvents } from './audit.js';
-import { MAP_ADDRESS, Drawing, type MapArrow } from './map-drawing.js';
+import { MAP_ADDRESS, Drawing, toServiceAddress, type MapArrow } from './map-drawing.js';
 import { Ago } from './moments.js';
 import { showValue } from './properties.js';
 import { Filters } from './forms.js';
@@ -56,7 +57,7 @@ export class MapPage {
         )}
         {subscription && <Reading subscription={subscription} />}
         {(query.service || (next === null && !query.cursor)) && <Drawing arrows={arrows} query={query} />}
-        <ArrowTable arrows={arrows} />
+        <ArrowTable arrows={arrows} query={query} />
         {!query.service && <Pager address={MAP_ADDRESS} query={query} next={next} />}
       </>
     );
@@ -71,14 +72,14 @@ export class MapPage {
     );
   }
 
-  /** @returns the live credential of a pair; without one the latest of its first 100 */
+  /** @returns the live credential of a pair; without one the latest */
   private async findNewest(request: Request, { caller, target }: Fields): Promise<AppCredentialResponse | undefined> {
     const { listAppCredentials } = this.api.bindTo(request).appCredentials;
-    const [live, all] = await Promise.all([
+    const [live, latest] = await Promise.all([
       listAppCredentials({ caller, target, live: 'true', limit: '1' }),
-      listAppCredentials({ caller, target, limit: String(MAX_ARROWS) }),
+      listAppCredentials({ caller, target, sort: `created_at${DESCENDING}`, limit: '1' }),
     ]);
-    return live.items[0] ?? all.items.at(-1);
+    return live.items[0] ?? latest.items[0];
   }
 
   private async findSubscription(request: Request, service = ''): Promise<EventSubscriptionResponse | undefined> {
@@ -202,10 +203,10 @@ function isLive(credential: AppCredentialResponse | undefined): boolean {
   return credential.expires_at === null || Date.parse(credential.expires_at) > Date.now();
 }
 
-function ArrowTable({ arrows }: { arrows: readonly MapArrow[] }): VNode {
+function ArrowTable({ arrows, query }: { arrows: readonly MapArrow[]; query: Fields }): VNode {
   const rows = arrows.map((arrow) => [
-    <a href={toAddress(MAP_ADDRESS, { service: arrow.caller })}>{arrow.caller}</a>,
-    <a href={toAddress(MAP_ADDRESS, { service: arrow.target })}>{arrow.target}</a>,
+    <a href={toServiceAddress(arrow.caller, query)}>{arrow.caller}</a>,
+    <a href={toServiceAddress(arrow.target, query)}>{arrow.target}</a>,
     <>
       <State of={arrow} /> {arrow.isRefused && <span class="bad">refused in the last hour</span>}
     </>,

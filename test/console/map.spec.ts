@@ -37,6 +37,24 @@ describe('/console/map', () => {
     expect(await ask('ui', 'recipes')).toContain(second.app_id);
   });
 
+  it('answers with the latest of more than 100 keys of a pair', async () => {
+    let latest = '';
+    for (let issued = 0; issued < 101; issued += 1) {
+      latest = (await app.service('often', 'renewed')).appId;
+      await app.admin.delete(`/app-credentials/${latest}`).expect(204);
+    }
+    expect(await ask('often', 'renewed')).toContain(`Its latest key, the key ${latest}, was revoked`);
+  });
+
+  it('shows revoked keys of a neighbour too, when it shows those of the service', async () => {
+    const { appId } = await app.service('former', 'neighbour');
+    await app.admin.delete(`/app-credentials/${appId}`).expect(204);
+    const text = await show('service=former&revoked=true');
+    const links = [...text.matchAll(/href="([^"]*service=neighbour[^"]*)"/g)].map(([, link = '']) => link);
+    expect(links).toHaveLength(2);
+    for (const link of links) expect(link).toContain('revoked=true');
+  });
+
   it('draws a pair for users with a dot, and says so in words, in the table, in the answer and on its page', async () => {
     const pair = { caller: 'web', target: 'pages', scopes: ['pages.read'] };
     await app.admin.post('/app-credentials', { ...pair, caller: 'cron' }).expect(201);
