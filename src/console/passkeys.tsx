@@ -12,7 +12,14 @@ import { ProblemException, problems } from '../foundation/problems/problems.js';
 import { PASSKEYS, toAddress } from './addresses.js';
 import { Confirmations } from './confirmations.js';
 import { ConsolePages } from './console-pages.js';
-import { ConsoleRefusalError, getSession, keepForm, readFields, type Fields } from './console-requests.js';
+import {
+  ConsoleRefusalError,
+  getSession,
+  keepForm,
+  readFields,
+  refuseOutdated,
+  type Fields,
+} from './console-requests.js';
 import type { RefusedForm } from './fields.js';
 import { Form } from './forms.js';
 import { Moment } from './moments.js';
@@ -70,6 +77,7 @@ export class PasskeyPages {
   @Post()
   async add(@Req() request: Request, @Res() response: Response): Promise<void> {
     const operator = getOperator(request);
+    refuseOutdated(request, toSeen(await this.findOwner(request)));
     keepForm(request, (refused) => this.renderNew(request, refused));
     await this.confirmations.requireProof(request);
     const sent = { name: readFields(request).name };
@@ -87,6 +95,7 @@ export class PasskeyPages {
   @Post(':id/remove')
   async remove(@Req() request: Request, @Res() response: Response, @Param('id') id: string): Promise<void> {
     const passkey = await this.findPasskey(request, id);
+    refuseOutdated(request, toSeen(await this.findOwner(request)));
     keepForm(request, (refused) => this.renderRemoval(request, passkey, refused));
     await this.confirmations.requireProof(request);
     await this.passkeys.removePasskey(getOperator(request).id, passkey.id, toActor(request));
@@ -96,7 +105,14 @@ export class PasskeyPages {
   private async renderNew(request: Request, refused?: RefusedForm): Promise<VNode> {
     const owner = await this.findOwner(request);
     const form = (
-      <Form session={getSession(request)} action={PASSKEYS} submit="Add the passkey" fields={[NAME]} refused={refused}>
+      <Form
+        session={getSession(request)}
+        action={PASSKEYS}
+        submit="Add the passkey"
+        seen={toSeen(owner)}
+        fields={[NAME]}
+        refused={refused}
+      >
         {owner.passkeys.length === 0 && <p role="note">{EFFECT}</p>}
         {await this.confirmations.renderProof(request, refused)}
         {await this.prompts.renderRegistration(request, owner)}
@@ -106,12 +122,18 @@ export class PasskeyPages {
   }
 
   private async renderRemoval(request: Request, { id, name }: Passkey, refused?: RefusedForm): Promise<VNode> {
-    const { passkeys } = await this.findOwner(request);
+    const owner = await this.findOwner(request);
     const form = (
-      <Form session={getSession(request)} action={`${PASSKEYS}/${id}/remove`} submit="Remove" refused={refused}>
+      <Form
+        session={getSession(request)}
+        action={`${PASSKEYS}/${id}/remove`}
+        submit="Remove"
+        seen={toSeen(owner)}
+        refused={refused}
+      >
         <p role="note">
           Sessions of the console that began with it end.{' '}
-          {passkeys.length === 1 && 'Your key alone opens the console then.'}
+          {owner.passkeys.length === 1 && 'Your key alone opens the console then.'}
         </p>
         {await this.confirmations.renderProof(request, refused)}
       </Form>
@@ -130,6 +152,11 @@ export class PasskeyPages {
     if (!found) throw new ProblemException(problems.notFound);
     return found;
   }
+}
+
+/** What a form was shown for: the first passkey and the last one change what opens the console. */
+function toSeen({ passkeys }: PasskeyOwner): string {
+  return String(passkeys.length);
 }
 
 function render(request: Request, title: string, children: ComponentChildren, above?: typeof ABOVE): VNode {

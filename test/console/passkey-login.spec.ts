@@ -203,6 +203,22 @@ describe('the page of passkeys', () => {
     await Browser.logIn(app, enrolled.operator.key, HOST);
   });
 
+  it('does not remove the last one by a page that was opened while there was another', async () => {
+    const enrolled = await enrol();
+    const browser = await logIn(enrolled);
+    const [, path = ''] =
+      /href="(\/console\/passkeys\/[^"]+\/remove)"/.exec((await browser.get('/console/passkeys')).text) ?? [];
+    await browser.addPasskey(new Authenticator()).then(({ status }) => expect(status).toBe(303));
+    const opened = await browser.readForm(path);
+    expect((await browser.get(path)).text).not.toContain('Your key alone opens the console then.');
+    const { text } = await browser.get('/console/passkeys').expect(200);
+    const links = [...text.matchAll(/href="(\/console\/passkeys\/[^"]+\/remove)"/g)].map(([, link = '']) => link);
+    const [other = ''] = links.filter((link) => link !== path);
+    expect((await browser.submit(other)).status).toBe(303);
+    await browser.send(path, opened).expect(409);
+    expect((await browser.get(path).expect(200)).text).toContain('Your key alone opens the console then.');
+  });
+
   it('shows and removes no passkey of another operator', async () => {
     const [one, other] = [await enrol(), await enrol()];
     const [oneBrowser, otherBrowser] = [await logIn(one), await logIn(other)];
