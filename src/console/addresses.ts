@@ -14,7 +14,7 @@ export function toAddress(address: string, parameters: object): string {
  * 3.7.2)
  */
 export function toNextPage(next: unknown): string {
-  if (typeof next !== 'string' || !/^\/[\w/?=&.:%+-]*$/.test(next)) return '/console';
+  if (typeof next !== 'string' || !/^\/[\w/?=&.:%*+-]*$/.test(next)) return '/console';
   // Parsed as the browser will, because dot segments, even encoded ones, lead elsewhere.
   const { origin, pathname, search } = new URL(next, 'http://console');
   const isOfConsole = pathname === '/console' || pathname.startsWith('/console/');

@@ -29,6 +29,12 @@ describe('/console', () => {
     await browser.get('/console/app-credentials?live=true').expect(200);
   });
 
+  it('leads back to the filter to which the dashboard links', async () => {
+    const next = '/console/audit-events?event=user.*';
+    const { headers } = await new Browser(app).sendKey(ADMIN_KEY, { next }).expect(303);
+    expect(headers.location).toBe(next);
+  });
+
   it('leads from /console/ to its first page, also through the login', async () => {
     const browser = new Browser(app);
     const { headers } = await browser.get('/console/').expect(303);
