@@ -21,18 +21,22 @@ function isGrouped<Resource>(type: ResourceType<Resource>, query: Fields): boole
   return type.groupedBy !== undefined && getOrder(type, query)?.replace(DESCENDING, '') === type.groupedBy;
 }
 
-/** @returns the headings of rows that have the same value of a field, with the address of their list */
+/**
+ * @param query the filters of the shown list
+ * @returns the headings of rows that have the same value of a field, with the address of their list
+ */
 export async function nameGroups<Resource>(
   names: Names,
   { address, groupedBy: field }: ResourceType<Resource>,
   items: readonly Resource[],
+  query: Fields = {},
 ): Promise<RowGroup[] | undefined> {
   if (!field) return undefined;
   const ids = items.map((resource) => showValue(resource[field]));
   const found = await names.findNames(ids);
   return ids.map((id) => {
     const text = `${toLabel(field)} ${found.get(id) ?? 'without a name'}`;
-    return { id, text, address: toAddress(address, { [field]: id }) };
+    return { id, text, address: toAddress(address, { ...query, cursor: undefined, [field]: id }) };
   });
 }
 
@@ -58,7 +62,7 @@ export async function renderResourceTable<Resource>(
     ...toCells(resource),
   ]);
   const columns = [...(choices.size > 0 ? ['Choose'] : []), ...listColumns(type, query, ['Name', ...head])];
-  const groups = isInGroups ? await nameGroups(names, type, items) : undefined;
+  const groups = isInGroups ? await nameGroups(names, type, items, query) : undefined;
   return <Table caption={title} head={columns} rows={rows} groups={groups} />;
 }
 

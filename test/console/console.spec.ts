@@ -417,6 +417,11 @@ describe('/console', () => {
       expect(homes.match(new RegExp(`household_id=${HOUSEHOLD}"`, 'g'))).toHaveLength(1);
     });
 
+    it('leads from the live nodes to the live nodes of a household', async () => {
+      const { text } = await browser.get('/console/nodes?live=true').expect(200);
+      expect(text).toContain(`href="/console/nodes?live=true&amp;household_id=${HOUSEHOLD}"`);
+    });
+
     it.each([
       ['app-credentials', 'IssueAppCredentialRequest'],
       ['nodes', 'IssueNodeRequest'],
