@@ -12,6 +12,7 @@ import { SERVICE_NAME_FORMAT } from '../foundation/common/names.js';
 import { AdminApi, type AdminRoutes } from './admin-api.js';
 import { ConsolePages } from './console-pages.js';
 import { ConsoleRefusalError, getSession, readFields, type Fields } from './console-requests.js';
+import { ReadsOnly } from './console.guard.js';
 import { mapCredentialTypes } from './credential-types.js';
 import { readEvents, Timeline } from './audit.js';
 import type { FieldProps } from './fields.js';
@@ -62,13 +63,19 @@ export class DiagnosisPage {
 
   /** A form, so that neither an e-mail address nor a key that is pasted by mistake stands in an address. */
   @Post()
+  @ReadsOnly()
   async ask(@Req() request: Request, @Res() response: Response): Promise<void> {
     const { about = '', address, service } = readFields(request);
     const given = about.trim();
     const isEmail = given.includes('@') && !given.includes(':');
     const id = isEmail ? await this.findUserId(request, given) : (ID_BEFORE_KEY.exec(given)?.[1] ?? given);
     if (id === undefined) {
-      this.send(request, response, { about: given }, <p role="note">No user has this e-mail address.</p>);
+      this.send(
+        request,
+        response,
+        { about: given, address, service },
+        <p role="note">No user has this e-mail address.</p>,
+      );
       return;
     }
     refuseKeys(id, { address, service });

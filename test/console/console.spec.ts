@@ -455,6 +455,15 @@ describe('/console', () => {
       expect(text).toContain('No user has this e-mail address.');
     });
 
+    it('keeps what was typed for an unknown address, and asks again at a reload', async () => {
+      const typed = { about: 'nobody@example.org', service: 'recipes', address: '192.0.2.7' };
+      const form = await browser.readForm('/console/explain');
+      for (const _ of ['first', 'reload']) {
+        const { text } = await browser.send('/console/explain', { ...form, ...typed }).expect(200);
+        for (const value of Object.values(typed)) expect(text).toContain(`value="${value}"`);
+      }
+    });
+
     it('explains an address of a network, and a request', async () => {
       const key = 'wrong-console-key-0123456789abcdefghijklmnop';
       await new Browser(app).sendKey(key).expect(401);
