@@ -9,6 +9,7 @@ import type {
   PasswordResetResponse,
   SessionResponse,
 } from '../api/admin/users.admin.controller.js';
+import { DESCENDING } from '../foundation/http/page.dto.js';
 import { AdminApi } from './admin-api.js';
 import { Confirmations } from './confirmations.js';
 import { ConsolePages } from './console-pages.js';
@@ -22,7 +23,7 @@ import { listOtherFacts } from './properties.js';
 import { Secret } from './copyable.js';
 import { Table, type Cells } from './tables.js';
 
-/** The most live sessions that a user can have. */
+/** The most live sessions that a user can have, and the most sessions that a page shows. */
 const MAX_SESSIONS = '100';
 const MAX_HOUSEHOLDS = '100';
 const YES_OR_ALL = { '': 'all', true: 'only these' };
@@ -119,7 +120,7 @@ export class UserPages extends ResourcePages<UserResponse, CreatedUserResponse> 
 
   protected async describe(request: Request, id: string, user: UserResponse): Promise<Description> {
     const login = await this.api.bindTo(request).explanations.explainUser(id, {});
-    const sessions = await this.listSessions(request, id);
+    const { live, newest } = await this.listSessions(request, id);
     const factors = login.second_factors.join(', ') || 'none';
     const facts = [
       ['State', <UserState of={user} />],
@@ -129,13 +130,13 @@ export class UserPages extends ResourcePages<UserResponse, CreatedUserResponse> 
       ['A login now', <LoginNow of={login} />],
       ...listOtherFacts(UserResponse, user, ['id', 'email', 'is_active', 'created_at']),
     ] as const;
-    const opened = sessions.filter(({ ended_at }) => ended_at === null).map(({ rotated_at }) => rotated_at);
-    const lastUse = opened.length > 0 && <>, last used {<Ago at={opened.sort().at(-1)} />}</>;
-    const use = [`Open sessions: ${opened.length}`, lastUse, `. Second factors: ${factors}.`];
+    const uses = live.map(({ rotated_at }) => rotated_at).sort();
+    const lastUse = uses.length > 0 && <>, last used {<Ago at={uses.at(-1)} />}</>;
+    const use = [`Open sessions: ${live.length}`, lastUse, `. Second factors: ${factors}.`];
     const more = (
       <>
         {await this.renderHouseholds(request, id)}
-        <SessionTable sessions={sessions} />
+        <SessionTable sessions={newest} />
       </>
     );
     return { facts, use, more };
@@ -161,9 +162,14 @@ export class UserPages extends ResourcePages<UserResponse, CreatedUserResponse> 
     return action === 'delete' ? this.type.address : next;
   }
 
-  /** @returns the newest sessions first */
-  private async listSessions(request: Request, id: string): Promise<SessionResponse[]> {
-    return (await this.api.bindTo(request).users.listUserSessions(id, { limit: MAX_SESSIONS })).items.reverse();
+  /** @returns those that are open, and the newest ones, which may have ended */
+  private async listSessions(request: Request, id: string): Promise<Record<'live' | 'newest', SessionResponse[]>> {
+    const { listUserSessions } = this.api.bindTo(request).users;
+    const [{ items: live }, { items: newest }] = await Promise.all([
+      listUserSessions(id, { live: 'true', limit: MAX_SESSIONS }),
+      listUserSessions(id, { sort: `created_at${DESCENDING}`, limit: MAX_SESSIONS }),
+    ]);
+    return { live, newest };
   }
 
   private renderToken(user: UserResponse, issued: PasswordResetResponse): VNode {
@@ -209,13 +215,18 @@ function UserState({ of: { is_active } }: { of: UserResponse }): VNode {
   return is_active ? <span class="good">active</span> : <span class="bad">disabled</span>;
 }
 
+function toSessionState({ ended_at, end_reason, expires_at }: SessionResponse): string {
+  if (ended_at !== null) return `ended: ${end_reason}`;
+  return expires_at > new Date().toISOString() ? 'open' : 'expired';
+}
+
 function SessionTable({ sessions }: { sessions: readonly SessionResponse[] }): VNode {
   const rows = sessions.map((session) => [
     <Moment at={session.created_at} />,
     session.created_from,
     session.user_agent,
     <Ago at={session.rotated_at} />,
-    session.ended_at === null ? 'open' : `ended: ${session.end_reason}`,
+    toSessionState(session),
   ]);
   return <Table caption="Sessions" head={['Login', 'From', 'Device', 'Last refresh', 'State']} rows={rows} />;
 }

@@ -481,6 +481,28 @@ describe('/console', () => {
       expect(text).toMatch(/Open sessions: 2, last used <time/);
     });
 
+    it('shows the newest of many sessions, and counts neither ended nor expired ones as open', async () => {
+      const user = await app.user();
+      await user.logsIn();
+      const clone = (first: number, last: number, end: string) =>
+        app.database.query(
+          `INSERT INTO sessions SELECT (jsonb_populate_record(sessions, jsonb_build_object(
+              'id', '00000000-0000-7000-8000-' || right($1::text, 8) || lpad(n::text, 4, '0'),
+              'token_digest', '\\x' || encode(sha256(($1::text || n)::bytea), 'hex'), 'user_agent', 'former') || ${end})).*
+            FROM sessions, generate_series(${first}, ${last}) AS n
+            WHERE user_id = $1::uuid AND user_agent IS DISTINCT FROM 'former'`,
+          [user.id],
+        );
+      await clone(1, 100, `jsonb_build_object('ended_at', now(), 'end_reason', 'logout')`);
+      await clone(101, 101, `jsonb_build_object('expires_at', now() - interval '1 day')`);
+      const text = (await browser.get(`/console/users/${user.id}`).expect(200)).text;
+      expect(text.match(/<td>open<\/td>/g)).toHaveLength(1);
+      expect(text.match(/<td>expired<\/td>/g)).toHaveLength(1);
+      expect((await browser.get(`/console/users/${user.id}/end-sessions`).expect(200)).text).toContain(
+        'Open sessions: 1',
+      );
+    });
+
     it('draws the neighbours of a service when there are more arrows than one can read', async () => {
       expect((await browser.get('/console/map').expect(200)).text).not.toContain('class="hit"');
       const { text } = await browser.get('/console/map?service=service-1').expect(200);

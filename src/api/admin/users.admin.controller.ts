@@ -133,6 +133,11 @@ export class SessionResponse extends SessionFields {
   }
 }
 
+class UserSessionsQuery extends PageQuery {
+  @SortField('SessionOrder') sort?: string;
+  @FlagField('only sessions that have neither ended nor expired') live?: true;
+}
+
 class SessionPageResponse extends createPageResponse(SessionResponse) {}
 
 export class PasswordResetResponse {
@@ -242,9 +247,11 @@ export class UsersAdminController {
     refusals: [problems.notFound],
     returns: SessionPageResponse,
   })
-  async listUserSessions(@Param('id') id: string, @Query() query: PageQuery): Promise<SessionPageResponse> {
+  async listUserSessions(@Param('id') id: string, @Query() query: UserSessionsQuery): Promise<SessionPageResponse> {
     const { id: userId } = await this.users.findUser(id);
-    return SessionPageResponse.from(await this.sessions.listSessions(userId, toPageRequest(query)));
+    const page = toPageRequest(query);
+    const listed = query.live ? this.sessions.listLiveSessions(userId, page) : this.sessions.listSessions(userId, page);
+    return SessionPageResponse.from(await listed);
   }
 
   @Delete(':id/sessions')
