@@ -99,7 +99,9 @@ export class AuditPages {
   }
 
   /** Reads page by page, and only as fast as the client reads. An error after the first page cuts the connection. */
-  private async download(request: Request, response: Response, query: Fields, format: Format): Promise<void> {
+  private async download(request: Request, response: Response, asked: Fields, format: Format): Promise<void> {
+    // Once, because a slow download would lose events at its end if each page read -24h anew.
+    const query = resolveMoments(MOMENTS, asked);
     const first = await this.readBatch(request, query);
     setPageHeaders(response);
     response.type(FORMATS[format].type).attachment(`audit.${format}`);
@@ -129,7 +131,7 @@ export class AuditPages {
   }
 
   private async readBatch(request: Request, query: Fields): Promise<Events> {
-    return this.api.bindTo(request).auditEvents.listAuditEvents({ ...resolveMoments(MOMENTS, query), limit: BATCH });
+    return this.api.bindTo(request).auditEvents.listAuditEvents({ ...query, limit: BATCH });
   }
 }
 

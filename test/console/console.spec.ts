@@ -531,6 +531,32 @@ describe('/console', () => {
       expect(warned).not.toHaveBeenCalled();
     });
 
+    it('downloads what a relative filter named at its begin, however slow the download is', async () => {
+      await app.database.query(
+        `INSERT INTO audit_events (id, time, event, actor_door, count, details)
+         SELECT gen_random_uuid(), date_trunc('milliseconds', now()) - interval '55 minutes', 'user.email.verified',
+           'open', 1, '{}' FROM generate_series(1, 150)`,
+      );
+      const sessions = app.nest.get(ConsoleSessions);
+      const find = sessions.findSession.bind(sessions);
+      const clock = jest.spyOn(Date, 'now');
+      const beforeSecondPage = async (...asked: Parameters<typeof find>) => {
+        const found = await find(...asked);
+        const later = Date.now() + 10 * 60_000;
+        clock.mockReturnValue(later);
+        return found;
+      };
+      const judged = jest
+        .spyOn(sessions, 'findSession')
+        .mockImplementationOnce(find)
+        .mockImplementationOnce(beforeSecondPage);
+      const path = '/console/audit-events.csv?event=user.email.verified&since=-1h';
+      const { text } = await browser.get(path).expect(200);
+      clock.mockRestore();
+      judged.mockRestore();
+      expect(text.trim().split('\n')).toHaveLength(151);
+    });
+
     it('downloads nothing more once the operator has lost the scope', async () => {
       const operator = await app.operator(['read']);
       const reader = await Browser.logIn(app, operator.key);
