@@ -170,6 +170,53 @@ describe('platform-auth replay', () => {
   const write = (name: string, events: readonly object[]): void =>
     writeFileSync(cli.path(name), events.map((each) => `${JSON.stringify(each)}\n`).join(''));
 
+  const withoutCodes = ({ steps }: Report) =>
+    steps.filter(({ action }) => action !== 'cancel').map(({ action, subject }) => `${action} ${subject}`);
+
+  it('leaves a household and a membership that began again since, and ends what ended after that', async () => {
+    const ofDatabase = cli.with({ DATABASE_URL: app.database.url });
+    const [home, remade] = [await Home.of(app), await Home.of(app)];
+    const [{ user: imported }, { user: later }] = [await home.member(), await home.member()];
+    await ofDatabase.ok('users export --yes -o accounts.ndjson');
+    const membership = `/households/${home.id}/members/${imported.id}`;
+    await app.admin.delete(membership).expect(204);
+    await app.admin.delete(`/users/${imported.id}`).expect(204);
+    await ofDatabase.ok('users import accounts.ndjson');
+    await app.admin.delete(`/households/${remade.id}`).expect(204);
+    const node = await app.node(remade.id);
+    const member = { user_id: later.id, role: 'member' };
+    await app.admin.post(`/households/${remade.id}/members`, member).expect(201);
+    await copy();
+    await app.admin.delete(`/households/${remade.id}/members/${later.id}`).expect(204);
+    await cli.ok('audit export -o again.ndjson');
+    await restore();
+    const report = await cli.json<Report>('replay again.ndjson --yes');
+    expect(withoutCodes(report)).toEqual([`remove ${later.email}`]);
+    expect(report.by_hand).toMatchObject({ 'admin.user.deleted': [imported.id] });
+    await app.login(imported.email).expect(200);
+    const { body } = await app.admin.get(`/households/${home.id}/members`).expect(200);
+    expect((body as { items: { id: string }[] }).items.map(({ id }) => id)).toContain(imported.id);
+    await app.validateNode(node.header).expect(200);
+  });
+
+  it('lists a deleted account by hand when it was changed since the restore, and ends its old sessions', async () => {
+    const owners = [await Owner.of(app), await Owner.of(app)] as const;
+    const [byOperator, bySelf] = owners;
+    await copy();
+    await app.admin.delete(`/users/${byOperator.user.id}`).expect(204);
+    await bySelf.deleteAccount().expect(204);
+    await cli.ok('audit export -o changed.ndjson');
+    await restore();
+    for (const { user } of owners) await app.admin.patch(`/users/${user.id}`, { email_verified: true }).expect(200);
+    const report = await cli.json<Report>('replay changed.ndjson --yes');
+    expect(withoutCodes(report).sort()).toEqual(owners.map(({ user }) => `end sessions ${user.email}`).sort());
+    expect(report.by_hand).toMatchObject({
+      'admin.user.deleted': expect.arrayContaining([byOperator.user.id]),
+      'user.deleted': [bySelf.user.id],
+    });
+    for (const { user } of owners) await app.admin.get(`/users/${user.id}`).expect(200);
+  });
+
   it('ends again the sessions of a user who was disabled since, and enabled again', async () => {
     const user = await app.user();
     const { refresh_token: old } = await user.logsIn();

@@ -24,8 +24,9 @@ export const ISSUED: ReadonlyMap<string, string> = new Map([
   ['user.registered', USERS],
   ['admin.user.created', USERS],
 ]);
+const USER_DELETED = /^(admin\.)?user\.deleted$/;
 /** Events that end sessions and do not count them in `ended_sessions`. */
-const ENDS_SESSIONS = /^(session\.(ended|refresh\.reused)|admin\.user\.sessions_revoked)$/;
+const ENDS_SESSIONS = /^(session\.(ended|refresh\.reused)|admin\.user\.sessions_revoked|(admin\.)?user\.deleted)$/;
 /** A restore brings back old keys, passwords, addresses and factors, which only an operator or their user can replace. */
 const BY_HAND =
   /\.(rotated|rotation_finished|(totp|passkey)\.removed|factors_removed|replaced|recovery_code\.used)$|^user\.(password|email)\.(changed|reset)$|^signing_key\.|^admin\.event_subscription\.set$/;
@@ -43,6 +44,8 @@ export class History {
   readonly byHand = new Map<string, Set<string>>();
   /** The event that made each subject. */
   readonly issued = new Map<string, string>();
+  /** The last deletion of each user. */
+  readonly deletions = new Map<string, ReplayedEvent>();
   /** The end that an operator last set, by the path of the key. */
   readonly keyEnds = new Map<string, KeyEnd>();
   readonly households = new HouseholdHistory();
@@ -57,6 +60,8 @@ export class History {
     }
     this.households.add(event, subject);
     if (ISSUED.has(name)) this.issued.set(subject, name);
+    const known = this.deletions.get(subject);
+    if (USER_DELETED.test(name) && (!known || known.time <= time)) this.deletions.set(subject, event);
     this.addKeyEnd(event, subject);
     if (BY_HAND.test(name) || isAddressChanged(event) || areRightsChanged(event))
       this.addByHand(name, details.kid ?? subject);
@@ -98,7 +103,6 @@ function listEffects({ event, details }: ReplayedEvent): string[] {
   const { is_active } = (event === 'admin.user.updated' && details.after) || {};
   const { ended_sessions: endedSessions = 0 } = details;
   const effects = [REVOKED.get(event)];
-  if (/^(admin\.)?user\.deleted$/.test(event)) effects.push('delete');
   if (is_active !== undefined) effects.push(is_active ? 'enable' : 'disable');
   if (endedSessions > 0 || ENDS_SESSIONS.test(event)) effects.push('end sessions');
   if (event === 'admin.event_subscription.removed') effects.push('unsubscribe');

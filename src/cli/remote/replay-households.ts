@@ -20,7 +20,8 @@ interface LastState {
 }
 
 export class HouseholdHistory {
-  readonly deleted = new Set<string>();
+  /** The time of the last deletion of each household. */
+  readonly deletions = new Map<string, number>();
   /** The last state of each member, by household and user. */
   private readonly members = new Map<string, Map<string, LastState>>();
   /** Codes that were made until then are older than the restore. */
@@ -32,7 +33,7 @@ export class HouseholdHistory {
 
   /** @param subject the id of the household */
   add({ event, time, details }: ReplayedEvent, subject: string): void {
-    if (event === 'household.deleted') this.deleted.add(subject);
+    if (event === 'household.deleted') this.deletions.set(subject, Math.max(time, this.findDeletion(subject)));
     const { user_id: userId, after } = details;
     if (!MEMBER_EVENT.test(event) || userId === undefined || !isId(userId)) return;
     const states = this.members.get(subject) ?? new Map<string, LastState>();
@@ -44,33 +45,44 @@ export class HouseholdHistory {
   /** @param deletedUsers whose memberships end with their accounts */
   async planSteps(client: AdminClient, deletedUsers: ReadonlySet<string>): Promise<Step[]> {
     const steps: Step[] = [];
-    await runInParallel([...this.deleted], async (id) => {
+    const deleted = new Set<string>();
+    await runInParallel([...new Set([...this.deletions.keys(), ...this.members.keys()])], async (id) => {
       const household = await client.find<AdminHouseholdResponse>(`${HOUSEHOLDS}/${id}`);
-      const path = `${HOUSEHOLDS}/${id}?revoke_nodes=true`;
-      if (household) steps.push({ action: 'delete', path, subject: household.name ?? id });
-    });
-    const others = [...this.members].filter(([id]) => !this.deleted.has(id));
-    await runInParallel(others, async ([id, states]) => {
-      if (!(await client.find(`${HOUSEHOLDS}/${id}`))) return;
+      if (!household) return;
+      // A new node and an import make a deleted household again, with the time at which they do.
+      if (Date.parse(household.created_at) <= this.findDeletion(id)) {
+        deleted.add(id);
+        const path = `${HOUSEHOLDS}/${id}?revoke_nodes=true`;
+        steps.push({ action: 'delete', path, subject: household.name ?? id });
+        return;
+      }
+      const states = this.members.get(id);
+      if (!states) return;
       const members = await client.list<AdminHouseholdMemberResponse>(`${HOUSEHOLDS}/${id}/members`);
-      for (const { id: userId, role, email } of members) {
+      for (const { id: userId, role, email, since } of members) {
         const last = states.get(userId);
-        if (!last || deletedUsers.has(userId)) continue;
+        // An import adds a member without an event of its own.
+        if (!last || Date.parse(since) > last.time || deletedUsers.has(userId)) continue;
         const step = { path: `${HOUSEHOLDS}/${id}/members/${userId}`, subject: email };
         if (last.role === undefined) steps.push({ action: 'remove', ...step });
         else if (last.role === 'member' && role === 'admin') steps.push({ action: 'demote', ...step });
       }
     });
-    return [...steps, ...(await this.planCodes(client))];
+    return [...steps, ...(await this.planCodes(client, deleted))];
   }
 
-  private async planCodes(client: AdminClient): Promise<Step[]> {
+  private findDeletion(id: string): number {
+    return this.deletions.get(id) ?? -Infinity;
+  }
+
+  /** @param deleted households whose invitations end with them */
+  private async planCodes(client: AdminClient, deleted: ReadonlySet<string>): Promise<Step[]> {
     const isOlder = ({ created_at }: { created_at: string }): boolean => Date.parse(created_at) <= this.codesUntil;
     const invitations = await client.list<InvitationResponse>('/invitations', { open: 'true' });
     const enrolments = await client.list<NodeEnrolmentResponse>('/enrolments', { open: 'true' });
     return [
       ...invitations
-        .filter((code) => isOlder(code) && !this.deleted.has(code.household_id))
+        .filter((code) => isOlder(code) && !deleted.has(code.household_id))
         .map(({ id }): Step => ({ action: 'cancel', path: `/invitations/${id}`, subject: `invitation ${id}` })),
       ...enrolments
         .filter(isOlder)

@@ -77,10 +77,12 @@ async function readHistory(file: string, since: number): Promise<History> {
 
 async function planSteps(client: AdminClient, history: History): Promise<Step[]> {
   const steps = await planKeys(client, history);
-  await runInParallel(history.listSubjects('delete', 'disable', 'end sessions'), async (id) => {
+  const deletedUsers = new Set<string>();
+  await runInParallel(history.listSubjects('disable', 'end sessions'), async (id) => {
     const path = `${USERS}/${id}`;
     const user = await client.find<AdminUserResponse>(path);
     const action = user && (await chooseAction(client, history, user));
+    if (action === 'delete') deletedUsers.add(id);
     if (action)
       steps.push({ action, path: action === 'end sessions' ? `${path}/sessions` : path, subject: user.email });
   });
@@ -89,7 +91,7 @@ async function planSteps(client: AdminClient, history: History): Promise<Step[]>
     const isRemoved = history.findLastTime('unsubscribe', subject) > history.findLastTime('subscribe', subject);
     if (isRemoved && (await client.find(path))) steps.push({ action: 'remove', path, subject });
   });
-  steps.push(...(await history.households.planSteps(client, new Set(history.listSubjects('delete')))));
+  steps.push(...(await history.households.planSteps(client, deletedUsers)));
   return steps;
 }
 
@@ -121,7 +123,8 @@ async function planKeys(client: AdminClient, history: History): Promise<Step[]> 
 
 /** Adds what was made since the backup and is now gone, which only a person can make again. */
 async function findGone(client: AdminClient, history: History): Promise<void> {
-  const ended = new Set([...history.listSubjects('delete', ...REVOKED.values()), ...history.households.deleted]);
+  const deleted = [...history.deletions.keys(), ...history.households.deletions.keys()];
+  const ended = new Set([...history.listSubjects(...REVOKED.values()), ...deleted]);
   const issued = [...history.issued].filter(([id]) => !ended.has(id));
   await runInParallel(issued, async ([id, event]) => {
     if (!(await client.find(`${ISSUED.get(event)}/${id}`))) history.addByHand(event, id);
@@ -131,9 +134,12 @@ async function findGone(client: AdminClient, history: History): Promise<void> {
 async function chooseAction(
   client: AdminClient,
   history: History,
-  { id, is_active }: AdminUserResponse,
+  { id, is_active, updated_at }: AdminUserResponse,
 ): Promise<Step['action'] | undefined> {
-  if (history.findLastTime('delete', id) > -Infinity) return 'delete';
+  const deletion = history.deletions.get(id);
+  if (deletion && Date.parse(updated_at) <= deletion.time) return 'delete';
+  // An import that made the account again and a change since the restore look alike: only a person can tell.
+  if (deletion) history.addByHand(deletion.event, id);
   if (is_active && history.findLastTime('disable', id) > history.findLastTime('enable', id)) return 'disable';
   const sessions = await client.list<SessionResponse>(`${USERS}/${id}/sessions`);
   const endedBefore = history.findLastTime('end sessions', id);
