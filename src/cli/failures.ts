@@ -65,6 +65,7 @@ const FILE_REASONS: Readonly<Record<string, string>> = {
   EROFS: 'its file system is read-only',
   ENOSPC: 'the disk is full',
   EDQUOT: 'your disk quota is used up',
+  EFBIG: 'it would be larger than the file system or a limit allows',
 };
 
 const UNREACHABLE = 'database_unreachable';

@@ -1,12 +1,11 @@
 // What commands print and ask: results on standard output (text for people, `--json` for scripts), progress, questions
 // and errors on standard error.
-import { once } from 'node:events';
 import { createWriteStream, fstatSync, openSync, rmSync, statSync } from 'node:fs';
 import { devNull } from 'node:os';
 import { createInterface } from 'node:readline';
 import { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { finished } from 'node:stream/promises';
+import { pipeline } from 'node:stream/promises';
 import type { Command } from 'commander';
 import { cleanMessage, escapeJson } from './tables.js';
 
@@ -85,33 +84,57 @@ export async function writeKeys(text: string): Promise<void> {
   undoesUnwritten = false;
 }
 
-/** Writes lines, and waits while the reader of the output is slow. */
-export type WriteLines = (lines: readonly string[]) => Promise<void>;
+const ENDING_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+/** The first Ctrl-C aborts the signal; the second ends the process. */
+export async function runUntilSignal<Result>(work: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
+  const abort = new AbortController();
+  const stop = (): void => abort.abort();
+  for (const signal of ENDING_SIGNALS) process.once(signal, stop);
+  try {
+    return await work(abort.signal);
+  } finally {
+    for (const signal of ENDING_SIGNALS) process.off(signal, stop);
+  }
+}
 
 /**
- * Exports one line for each row.
+ * Exports one line for each row. When it fails, or a signal ends it, the file is removed, because a partial export looks
+ * like a complete one.
  * @param file a new file, which only its owner may read; undefined: standard output
- * @param work when it fails, the file is removed, because a partial export looks like a complete one
+ * @param pages read while the export runs; a signal ends it after the current one
  * @returns the number of lines
  */
-export async function writeExport(
+export async function writeExport<Row>(
   file: string | undefined,
-  work: (writeLines: WriteLines) => Promise<void>,
+  pages: AsyncIterable<readonly Row[]>,
+  formatLine: (row: Row) => string,
 ): Promise<number> {
-  const descriptor = file === undefined ? undefined : openSync(file, 'wx', 0o600);
-  const target = descriptor === undefined ? process.stdout : createWriteStream('', { fd: descriptor, flush: true });
-  let count = 0;
-  try {
-    await work(async (lines) => {
-      if (!target.write(lines.map((line) => `${line}\n`).join(''))) await once(target, 'drain');
-      count += lines.length;
-    });
-    if (file !== undefined) await finished(target.end());
-    return count;
-  } catch (error) {
-    if (file !== undefined) rmSync(file, { force: true });
-    throw error;
-  }
+  return runUntilSignal(async (signal) => {
+    const descriptor = file === undefined ? undefined : openSync(file, 'wx', 0o600);
+    const target = descriptor === undefined ? process.stdout : createWriteStream('', { fd: descriptor, flush: true });
+    let count = 0;
+    async function* formatPages(): AsyncGenerator<string> {
+      for await (const page of pages) {
+        if (signal.aborted) return;
+        yield page.map((row) => `${formatLine(row)}\n`).join('');
+        count += page.length;
+      }
+    }
+    const removeFile = (): void => {
+      if (file !== undefined) rmSync(file, { force: true });
+    };
+    // At once, because a second signal ends the process.
+    signal.addEventListener('abort', removeFile);
+    try {
+      await pipeline(formatPages, target, { end: file !== undefined });
+      if (signal.aborted) throw new CommandFailedError('Interrupted: the export is not complete.', 'interrupted');
+      return count;
+    } catch (error) {
+      removeFile();
+      throw error;
+    }
+  });
 }
 
 /** Writes a message, which may contain foreign text, to standard error; standard output holds only the result. */

@@ -1,6 +1,9 @@
 import { randomUUID } from 'node:crypto';
+import { existsSync, readdirSync } from 'node:fs';
+import { eventually } from '../../tools/eventually.js';
 import { Subscriber, tell, type Told } from '../domain/events/subscriber.js';
-import { urlOf, useCli } from '../support/cli.js';
+import { Cli, urlOf, useCli } from '../support/cli.js';
+import { serve } from '../support/serve.js';
 import { UNLEASED } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
@@ -131,6 +134,44 @@ describe('platform-auth events', () => {
       const { code, stderr } = await ofDatabase.run(`audit export --from-database ${wrong}`);
       expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining('and no e-mail address') });
     }
+  });
+
+  /** @param onSecond is called when the second page is requested, with a function that sends it */
+  const serveTwoPages = (onSecond: (send: () => void) => void) =>
+    serve(({ url }, response) => {
+      response.setHeader('Content-Type', 'application/json');
+      const isFirst = !url?.includes('cursor=');
+      const body = { items: [{ id: 'x'.repeat(2_000) }], next_cursor: isFirst ? 'more' : null };
+      const send = (): void => void response.end(JSON.stringify(body));
+      if (isFirst) send();
+      else onSecond(send);
+    });
+
+  it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)('audit export leaves no file when %s ends it', async (signal) => {
+    let sendSecond: (() => void) | undefined;
+    const service = await serveTwoPages((send) => (sendSecond = send));
+    const interrupted = new Cli(service.url);
+    const file = interrupted.path('audit.ndjson');
+    const run = interrupted.start('audit export --json -o audit.ndjson');
+    await eventually('the second page is requested', () => sendSecond !== undefined);
+    expect(existsSync(file)).toBe(true);
+    run.kill(signal);
+    await eventually('the file is removed', () => !existsSync(file));
+    sendSecond?.();
+    const { code, stdout, stderr } = await run.ended;
+    expect({ code, stdout, stderr: JSON.parse(stderr) as unknown }).toMatchObject({
+      ...{ code: 1, stdout: '', stderr: { code: 'interrupted' } },
+    });
+    service.close();
+  });
+
+  it('audit export leaves no file, and says so, when the disk is full before the next page comes', async () => {
+    const service = await serveTwoPages((send) => setTimeout(send, 500));
+    const full = new Cli(service.url);
+    const { code, stdout, stderr } = await full.runWithFileSize(1, 'audit export --json -o full.ndjson');
+    expect({ code, stdout, files: readdirSync(full.folder) }).toEqual({ code: 1, stdout: '', files: [] });
+    expect(JSON.parse(stderr)).toMatchObject({ code: 'file_unusable' });
+    service.close();
   });
 
   it('audit takes the address of the service, as every command does', async () => {

@@ -76,6 +76,13 @@ export class Cli {
       .ended;
   }
 
+  /** Runs a command whose files cannot be larger than this, as on a disk that is full then. */
+  async runWithFileSize(kibibytes: number, ...parameters: string[]): Promise<Run> {
+    const script = `ulimit -f ${kibibytes}; exec "$@"`;
+    return this.spawn('bash', ['--norc', '-c', script, 'bash', process.execPath, PROGRAM, ...toWords(parameters)])
+      .ended;
+  }
+
   private spawn(program: string, parameters: string[]) {
     const child = spawn(program, parameters, { env: this.environment, cwd: this.folder });
     // A command that reads no input may have ended already.

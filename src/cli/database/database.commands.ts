@@ -5,7 +5,7 @@ import { COMMAND_LINE } from '../../foundation/access/actor.js';
 import { parseVariable, readVariables } from '../../foundation/config/environment.js';
 import type { SigningKeyOperations } from '../../domain/signing-keys/signing-key-rotation.js';
 import { addCommand, DATABASE_EXAMPLE, NEEDS_DATABASE } from '../command-options.js';
-import { addYes, CommandFailedError, createConfirm, print, say } from '../terminal.js';
+import { addYes, CommandFailedError, createConfirm, print, runUntilSignal, say } from '../terminal.js';
 import { formatTable, wrapText } from '../tables.js';
 import type { ImportReport } from './user-transfer.js';
 
@@ -128,24 +128,12 @@ export function addExportCommand(users: Command): void {
       const warning = 'This writes the password hash of every account: a reader of it can guess passwords.';
       await createConfirm(command)(warning);
       const { exportUsers } = await import('./user-transfer.js');
-      const exported = await runUntilSignal((signal) => exportUsers(output, signal));
+      const exported = await exportUsers(output);
       const text = `Exported accounts: ${exported}.`;
       // When standard output holds the accounts, the text goes to standard error.
       if (output === undefined) say(text);
       else print(command, { exported }, () => text);
     });
-}
-
-/** The first Ctrl-C ends the run after the current batch of accounts; the second ends the process. */
-async function runUntilSignal<Result>(work: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
-  const abort = new AbortController();
-  const stop = (): void => abort.abort();
-  process.once('SIGINT', stop).once('SIGTERM', stop);
-  try {
-    return await work(abort.signal);
-  } finally {
-    process.off('SIGINT', stop).off('SIGTERM', stop);
-  }
 }
 
 function formatImport(report: ImportReport): string {

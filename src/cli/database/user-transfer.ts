@@ -118,18 +118,10 @@ function parseOrReport(
 /**
  * Writes every account, one per line.
  * @param file a new file, which only its owner may read; undefined: standard output
- * @param signal ends the export, which then removes the file
  * @returns the number of accounts
  */
-export async function exportUsers(file: string | undefined, signal: AbortSignal): Promise<number> {
-  return writeExport(file, (writeLines) =>
-    withServices(readVariables(), async ({ accounts }) => {
-      for await (const page of accounts.readAccounts()) {
-        if (signal.aborted) throw new CommandFailedError('Interrupted: the export is not complete.', 'interrupted');
-        await writeLines(page.map(formatAccountLine));
-      }
-    }),
-  );
+export async function exportUsers(file: string | undefined): Promise<number> {
+  return withServices(readVariables(), ({ accounts }) => writeExport(file, accounts.readAccounts(), formatAccountLine));
 }
 
 interface Line {

@@ -6,7 +6,7 @@ import { AUDIT_EVENT_NAMES, listMatchingEvents } from '../../foundation/common/s
 import { readVariables } from '../../foundation/config/environment.js';
 import { createNumberParser, NEEDS_DATABASE, parsePast } from '../command-options.js';
 import { isTransient } from '../http-client.js';
-import { print, say, writeExport, type WriteLines } from '../terminal.js';
+import { print, say, writeExport } from '../terminal.js';
 import { escapeJson, formatTable, replaceControlCharacters } from '../tables.js';
 import { Names, type AdminClient, type ResourceType, type Query, type Reference } from './admin-client.js';
 import { addRemote, createClient, readOptions } from './remote-command.js';
@@ -185,19 +185,19 @@ export function addAuditExportCommand(audit: Command): void {
       const max = audit.getOptionValueSource('limit') === 'cli' ? limit : Infinity;
       const query = { actor, subject, event, since, until };
       if (fromDatabase) await refuseInvalid(command, query);
-      const exported = await writeExport(output, async (writeLines) =>
-        fromDatabase ? readDatabase(query, max, writeLines) : readService(command, query, max, writeLines),
-      );
+      const exported = fromDatabase
+        ? await exportFromDatabase(output, query, max)
+        : await writeExport(output, readService(command, query, max), JSON.stringify);
       const text = `Exported events: ${exported}.`;
       if (output === undefined) say(text);
       else print(command, { exported }, () => text);
     });
 }
 
-async function readService(command: Command, query: Query, max: number, writeLines: WriteLines): Promise<void> {
+async function* readService(command: Command, query: Query, max: number): AsyncGenerator<AuditEventResponse[]> {
   const client = createClient(command);
-  for await (const { items } of client.readPages<object>('/audit-events', await resolveUserIds(client, query), max))
-    await writeLines(items.map((item) => JSON.stringify(item)));
+  const resolved = await resolveUserIds(client, query);
+  for await (const { items } of client.readPages<AuditEventResponse>('/audit-events', resolved, max)) yield items;
 }
 
 /** @returns the query with the ids of users who are named by their e-mail addresses */
@@ -220,17 +220,20 @@ async function refuseInvalid(command: Command, { actor, subject }: Query): Promi
   refuse('--subject', subject, SUBJECT);
 }
 
-async function readDatabase(query: Query, max: number, writeLines: WriteLines): Promise<void> {
+async function exportFromDatabase(file: string | undefined, query: Query, max: number): Promise<number> {
   const { withServices } = await import('../database/database-services.js');
   const { AuditEventResponse, toAuditFilter } = await import('../../api/admin/audit-events.admin.controller.js');
   const filter = toAuditFilter(query);
-  await withServices(readVariables(), async ({ audit }) => {
-    let left = max;
-    for (let cursor: string | null | undefined; cursor !== null && left > 0;) {
-      const page = await audit.listEvents(filter, Math.min(EXPORT_PAGE_SIZE, left), cursor);
-      await writeLines(page.items.map((row) => JSON.stringify(AuditEventResponse.from(row))));
-      cursor = page.nextCursor;
-      left -= page.items.length;
+  return withServices(readVariables(), ({ audit }) => {
+    async function* readPages(): AsyncGenerator<AuditEventResponse[]> {
+      let left = max;
+      for (let cursor: string | null | undefined; cursor !== null && left > 0;) {
+        const page = await audit.listEvents(filter, Math.min(EXPORT_PAGE_SIZE, left), cursor);
+        yield page.items.map((row) => AuditEventResponse.from(row));
+        cursor = page.nextCursor;
+        left -= page.items.length;
+      }
     }
+    return writeExport(file, readPages(), JSON.stringify);
   });
 }
