@@ -244,14 +244,17 @@ func (r *run) verify(s step) (principal, error) {
 }
 
 func toDelegatedDemands(s step) []Demand {
-	switch {
-	case s.Demands == nil:
+	if s.Demands == nil {
 		return nil
-	case s.Demands.Delegated == "only":
-		return []Demand{OnlyDelegated(), Scope(s.Demands.Scope)}
-	default:
-		return []Demand{AcceptDelegated(), Scope(s.Demands.Scope)}
 	}
+	demands := []Demand{AcceptDelegated()}
+	if s.Demands.Delegated == "only" {
+		demands = []Demand{OnlyDelegated()}
+	}
+	if s.Demands.Scope != "" {
+		demands = append(demands, Scope(s.Demands.Scope))
+	}
+	return demands
 }
 
 func toPrincipal[P any](found P, err error) (principal, error) { return found, err }

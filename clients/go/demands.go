@@ -10,7 +10,8 @@ import (
 // from memory. A guard panics when it is created with a demand that it cannot check, such as RequireUser(AsAdmin()); a
 // verification then returns ErrUnavailable.
 type Demand struct {
-	scope     string
+	// scope is nil when the route demands none. An empty text is a scope that no restricted key has.
+	scope     *string
 	role      Role
 	delegated delegated
 }
@@ -24,8 +25,8 @@ const (
 )
 
 // Scope demands that the key of an App has this scope, unless it is not restricted, or that a service which calls on
-// behalf of a user has it: otherwise ErrMissingScope. A user's own token has no scopes.
-func Scope(scope string) Demand { return Demand{scope: scope} }
+// behalf of a user has it: otherwise ErrMissingScope. A user's own token has no scopes. A route demands one scope at most.
+func Scope(scope string) Demand { return Demand{scope: &scope} }
 
 // AcceptDelegated accepts also a service that calls on behalf of a user (RFC 8693), which User.Delegation names.
 func AcceptDelegated() Demand { return Demand{delegated: acceptDelegated} }
@@ -40,12 +41,14 @@ func AsAdmin() Demand { return Demand{role: RoleAdmin} }
 type demands struct {
 	Demand
 	// household is nil when the route demands no member; called only for a valid access token.
-	household func() string
+	household    func() string
+	hasTwoScopes bool
 }
 
 func toDemands(given []Demand) demands {
 	var d demands
 	for _, demand := range given {
+		d.hasTwoScopes = d.hasTwoScopes || (d.scope != nil && demand.scope != nil && *d.scope != *demand.scope)
 		d.scope = cmp.Or(demand.scope, d.scope)
 		d.role = cmp.Or(demand.role, d.role)
 		d.delegated = cmp.Or(demand.delegated, d.delegated)
@@ -61,8 +64,10 @@ func (d demands) findMisuse(door Door) error {
 		return errors.New("platformauth: AsAdmin needs RequireMember, VerifyMember or WithMember")
 	case d.delegated != refuseDelegated && (door != DoorUser || d.household != nil):
 		return errors.New("platformauth: AcceptDelegated and OnlyDelegated are for users, without a household")
-	case d.scope != "" && door == DoorUser && d.delegated == refuseDelegated:
+	case d.scope != nil && door == DoorUser && d.delegated == refuseDelegated:
 		return errors.New("platformauth: a Scope of users needs AcceptDelegated or OnlyDelegated")
+	case d.hasTwoScopes:
+		return errors.New("platformauth: a route demands one Scope at most")
 	}
 	return nil
 }
@@ -86,8 +91,8 @@ func (d demands) canCheck(p principal) bool {
 func (d demands) check(p principal) error {
 	switch p := p.(type) {
 	case App:
-		if d.scope != "" && !p.HasScope(d.scope) {
-			return newMissingScope(d.scope)
+		if d.scope != nil && !p.HasScope(*d.scope) {
+			return newMissingScope(*d.scope)
 		}
 	case User:
 		if err := d.checkDelegation(p); err != nil {
@@ -108,8 +113,8 @@ func (d demands) checkDelegation(user User) error {
 	if d.delegated == refuseDelegated {
 		return newRefusal(delegationNotAccepted, ErrDelegationNotAccepted)
 	}
-	if d.scope != "" && !slices.Contains(user.delegation.scopes, d.scope) {
-		return newMissingScope(d.scope)
+	if d.scope != nil && !slices.Contains(user.delegation.scopes, *d.scope) {
+		return newMissingScope(*d.scope)
 	}
 	return nil
 }

@@ -98,6 +98,8 @@ func TestGuardsJudgeDemands(t *testing.T) {
 	expect(t, status, body, http.StatusOK, "app")
 	status, body = request(t, auth.RequireApp(platformauth.Scope("recipes:write")), reader.Header)
 	expect(t, status, body, http.StatusForbidden, "missing_scope")
+	status, body = request(t, auth.RequireApp(platformauth.Scope("")), reader.Header)
+	expect(t, status, body, http.StatusForbidden, "missing_scope")
 	status, body = request(t, auth.RequireMember(householdOf), alice.Header)
 	expect(t, status, body, http.StatusOK, "user")
 	status, body = request(t, auth.RequireMember(householdOf, platformauth.AsAdmin()), alice.Header)
@@ -144,6 +146,7 @@ func TestDemandsThatADoorCannotCheckAreNotIgnored(t *testing.T) {
 		"an app on behalf of a user":   func() { auth.RequireApp(delegated) },
 		"a member on behalf of a user": func() { auth.RequireMember(ofHome, delegated) },
 		"a scope of members":           func() { auth.RequireMember(ofHome, scope) },
+		"two scopes":                   func() { auth.RequireApp(scope, platformauth.Scope("recipes:write")) },
 	}
 	for name, create := range guards {
 		t.Run(name, func(t *testing.T) {

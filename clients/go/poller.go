@@ -26,7 +26,10 @@ const (
 
 var never = instant{monotonic: math.MaxInt64, wall: math.MaxInt64}
 
-var errOtherService = errors.New("the key of another service")
+var (
+	errOtherService   = errors.New("the key of another service")
+	errUnreadablePoll = errors.New("status 400")
+)
 
 // A poller keeps the lease by polling for changes, one poll at a time.
 type poller struct {
@@ -93,7 +96,10 @@ func (p *poller) poll(ctx context.Context, sent instant) {
 	if ctx.Err() != nil {
 		return
 	}
-	putBack()
+	// What the service could not read would be refused again with each further poll.
+	if !errors.Is(err, errUnreadablePoll) {
+		putBack()
+	}
 	if p.failures == 0 {
 		p.settings.logger.Warn("verifier_polls_not_answered", "url", p.settings.url, "reason", err.Error())
 	}
@@ -141,6 +147,9 @@ func (p *poller) ask(ctx context.Context, used []reportedUse) (*renewal, instant
 	leaseFor, renewed, mistake := readPollAnswer(found.answer)
 	if mistake != "" {
 		p.checks.misconfigurations.report(changesPath, mistake)
+	}
+	if found.status == http.StatusBadRequest {
+		return nil, instant{}, errUnreadablePoll
 	}
 	if renewed == nil {
 		return nil, instant{}, fmt.Errorf("status %d", found.status)

@@ -273,8 +273,8 @@ func (v *Verifier) askAgain(headers Headers, c credential, remembered *entry, d 
 
 // reportedScope returns what the service wants to know: the scope that a restricted key was needed for.
 func (v *Verifier) reportedScope(p principal, d demands) string {
-	if app, isApp := p.(App); isApp && app.isRestricted {
-		return d.scope
+	if app, isApp := p.(App); isApp && app.isRestricted && d.scope != nil {
+		return *d.scope
 	}
 	return ""
 }

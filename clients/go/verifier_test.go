@@ -122,3 +122,18 @@ func TestAVerifierWhoseContextHasEndedAcceptsNothing(t *testing.T) {
 		p.expectUnavailable("after the end of the context")
 	})
 }
+
+func TestAPollThatTheServiceCannotReadReportsItsUsesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unreadable := map[string]any{"status": 400.0, "body": map[string]any{"code": "validation_failed"}}
+		p := play(t.Context(), t, slog.DiscardHandler, map[string][]any{"changes": {"reset", unreadable, "quiet"}})
+		p.remember()
+		p.run(5_000)
+		for i, poll := range p.service.requests["changes"][:5] {
+			_, hasUsed := parseObject([]byte(poll.body))["used"]
+			if hasUsed != (i == 1) {
+				t.Errorf("poll %d: %s", i, poll.body)
+			}
+		}
+	})
+}
