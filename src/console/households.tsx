@@ -142,7 +142,11 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
     return true;
   }
 
-  protected async describe(request: Request, id: string, household: AdminHouseholdResponse): Promise<Description> {
+  protected async describe(
+    request: Request,
+    id: string,
+    household: AdminHouseholdResponse,
+  ): Promise<Description & { readonly use: string }> {
     const { households, nodes, users, enrolments } = this.api.bindTo(request);
     const [people, devices, codes] = await Promise.all([
       households.listHouseholdMembers(id, { limit: MAX_ROWS }),
@@ -180,6 +184,14 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
         </>
       ),
     };
+  }
+
+  /** A deletion concerns the people and the devices that its page counted, which the household itself does not have. */
+  protected override async toSeen(request: Request, action: string, household: AdminHouseholdResponse) {
+    const seen = await super.toSeen(request, action, household);
+    if (action !== 'delete') return seen;
+    const { use } = await this.describe(request, household.id, household);
+    return `${seen} ${use}`;
   }
 
   protected renderIssued(household: AdminHouseholdResponse): string {

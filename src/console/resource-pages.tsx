@@ -220,6 +220,7 @@ export abstract class ResourcePages<
     const { title, effect, asksForName, isHarmless, fields } = this.findAction(action);
     const { use } = await this.describe(request, id, resource);
     const { address, nameLabel, toName } = this.type;
+    const seen = await this.toSeen(request, action, resource);
     const toType = asksForName ? [{ label: nameLabel, name: 'name', isRequired: true }] : [];
     const asked = [...(await this.offerKnown(request, fields?.(resource) ?? [])), ...toType];
     return this.render(
@@ -229,7 +230,7 @@ export abstract class ResourcePages<
         session={getSession(request)}
         action={`${address}/${id}/${action}`}
         submit={title}
-        {...(resource.updated_at !== undefined && { seen: resource.updated_at })}
+        {...(seen !== undefined && { seen })}
         fields={asked}
         refused={refused}
       >
@@ -250,7 +251,7 @@ export abstract class ResourcePages<
   ): Promise<void> {
     const { title, asksForName, isHarmless } = this.findAction(action);
     const resource = await this.getRoutes(request).find(id);
-    refuseOutdated(request, resource.updated_at);
+    refuseOutdated(request, await this.toSeen(request, action, resource));
     keepForm(request, (refused) => this.renderAction(request, { id, action }, resource, refused));
     if (asksForName && readFields(request).name !== this.type.toName(resource))
       refuseField('/name', 'does not match, so nothing was changed: type it as the title of this page shows it');
@@ -258,6 +259,11 @@ export abstract class ResourcePages<
     const result = await this.perform(request, id, action, resource);
     const next = typeof result === 'string' ? toAddress(result, { done: action }) : result;
     this.sendResult(response, `${title}: ${this.type.toName(resource)}`, next);
+  }
+
+  /** @returns what the form of an action was shown for; undefined for a resource that is never changed, only ended */
+  protected async toSeen(_request: Request, _action: string, resource: Resource): Promise<string | undefined> {
+    return Promise.resolve(resource.updated_at);
   }
 
   /** @returns a page that is shown once, or the address of the next page */

@@ -164,6 +164,17 @@ describe('/console/households', () => {
     await browser.get(`${ADDRESS}/${own.id}`).expect(404);
   });
 
+  it('does not revoke a device with a household whose page was opened before the device was added', async () => {
+    const home = await Home.of(app);
+    const page = `/console/households/${home.id}/delete`;
+    const opened = await browser.readForm(page);
+    const { nodeId } = await app.node(home.id);
+    const sent = { name: 'home', revoke_nodes: 'true' };
+    expect((await browser.send(page, { ...opened, ...sent }).expect(409)).text).toContain('Changed meanwhile');
+    expect((await app.admin.get(`/nodes/${nodeId}`).expect(200)).body).toMatchObject({ revoked_at: null });
+    expect((await browser.submit(page, sent)).status).toBe(303);
+  });
+
   it('offers no act to an operator who may only read', async () => {
     const reader = await Browser.logIn(app, (await app.operator(['read'])).key);
     const { text } = await reader.get(`${ADDRESS}/${home.id}`).expect(200);
