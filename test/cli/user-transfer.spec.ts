@@ -61,7 +61,7 @@ describe('platform-auth users import', () => {
       '',
       account('good-2'),
       account('expensive', { password_hash: HASH.replace('$05$', '$31$') }),
-      'x'.repeat(20_000),
+      'x'.repeat(70_000),
       account('hostile', { households: [{ id: randomUUID(), name: 'CANARY\0', role: 'admin' }] }),
     ]);
     const { code, stdout, stderr } = await cli().run(`users import ${path} --json`);
@@ -335,6 +335,23 @@ describe('platform-auth users export', () => {
       await second.login(`v${index}@example.org`, password).expect(200);
     await second.stop();
     await database.drop();
+  });
+
+  it('gives back the households of an account that is in 100, with the longest names', async () => {
+    const alice = await app.user();
+    const longest = '😀'.repeat(100);
+    await app.database.query(
+      `WITH made AS (INSERT INTO households (id, name, created_at, updated_at)
+         SELECT gen_random_uuid(), $2, now(), now() FROM generate_series(1, 100) RETURNING id)
+       INSERT INTO household_members (household_id, user_id, role, since) SELECT id, $1, 'member', now() FROM made`,
+      [alice.id, longest],
+    );
+    const file = http.path('many-households.ndjson');
+    await cli().ok(`users export --yes -o ${file}`);
+    await app.admin.delete(`/users/${alice.id}`).expect(204);
+    expect(await cli().json<ImportReport>(`users import ${file}`)).toMatchObject({ imported: 1, refused: 0 });
+    const members = 'SELECT FROM household_members WHERE user_id = $1';
+    expect(await app.database.query(members, [alice.id])).toHaveLength(100);
   });
 
   it('stops before the lines that give a household more than 100 members', async () => {

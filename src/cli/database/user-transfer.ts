@@ -18,7 +18,8 @@ import { CommandFailedError, Progress, writeExport } from '../terminal.js';
 import { withServices } from './database-services.js';
 
 const BATCH_SIZE = 1_000;
-const MAX_LINE_BYTES = 16_384;
+/** Longer than any line of an export: 100 households, with names of 100 characters of 4 bytes, take 48 KB. */
+const MAX_LINE_BYTES = 65_536;
 /** The report counts every refused line, and explains this many. */
 const MAX_REPORTED_REFUSALS = 1_000;
 
