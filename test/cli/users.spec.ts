@@ -202,6 +202,45 @@ describe('platform-auth users and audit', () => {
     expect(following.shown()).toMatch(/user\.login\.failed .* 2 times +last_at .*wrong_password/);
   });
 
+  it.each(['--follow', '--follow --since 1m'])(
+    'audit %s prints the first match also when the clock of the operator is ahead',
+    async (options) => {
+      const hourAgo = Date.now() - 3_600_000;
+      const event = (number: number, name: string) => ({
+        id: String(number),
+        time: new Date(hourAgo + number).toISOString(),
+        event: name,
+        actor: { door: 'admin', id: null, name: null },
+        subject: null,
+        request_id: null,
+        address: null,
+        count: 1,
+        details: {},
+      });
+      const log = [event(0, 'admin.node.revoked')];
+      const asked: URLSearchParams[] = [];
+      const { url, close } = await serve((request, response) => {
+        const { searchParams } = new URL(request.url!, 'http://x');
+        const [name, since] = [searchParams.get('event'), Date.parse(searchParams.get('since') ?? '2000-01-01')];
+        if (name !== null) asked.push(searchParams);
+        const found = log.filter((each) => (name ?? each.event) === each.event && Date.parse(each.time) >= since);
+        const items = found.reverse().slice(0, Number(searchParams.get('limit')));
+        response.setHeader('content-type', 'application/json').end(JSON.stringify({ items, next_cursor: null }));
+      });
+      const following = new Cli(url).start(`audit --event user.registered ${options}`);
+      await eventually('a poll without a match', () => asked.length > 0);
+      log.push(event(1, 'user.registered'));
+      await eventually('the first match is printed', () => following.shown() !== '');
+      await eventually('a poll after it', () => asked.length > 2);
+      following.kill();
+      await following.ended;
+      close();
+      expect(following.shown().trimEnd().split('\n')).toHaveLength(1);
+      for (const query of asked.slice(1))
+        expect(Date.parse(query.get('since')!)).toBeGreaterThanOrEqual(hourAgo - 16 * 60_000);
+    },
+  );
+
   it('audit sends every filter, follows the pages up to the limit, and prints no control characters', async () => {
     const asked: URLSearchParams[] = [];
     const event = (id: number) => ({

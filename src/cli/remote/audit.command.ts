@@ -134,21 +134,23 @@ function toRow({ actor, subject, details, ...event }: AuditEventResponse, names?
  */
 async function followEvents(client: AdminClient, query: Query, limit: number, names?: Names): Promise<never> {
   let counts = new Map<string, number>();
-  let newest = query.since ?? new Date().toISOString();
-  /** The time of the oldest printed event: later polls do not go further back. Undefined until the first answer. */
-  let oldest: string | undefined;
+  /** The newest event that any filter accepts, because the clock of this machine may differ from that of the service. */
+  let newest: AuditEventResponse | undefined;
+  /** Later polls do not go further back. */
+  let start = -Infinity;
   for (;;) {
     try {
-      const max = oldest === undefined ? limit : MAX_EVENTS_A_POLL;
-      const since = oldest === undefined ? query.since : lookBack(newest, oldest);
+      const [newestNow] = await client.list<AuditEventResponse>('/audit-events', {}, 1);
+      const max = newest === undefined ? limit : MAX_EVENTS_A_POLL;
+      const since = newest === undefined ? query.since : lookBack(newest, start);
       const items = await client.list<AuditEventResponse>('/audit-events', { ...query, since }, max);
       const fresh = items.filter(({ id, count }) => count > (counts.get(id) ?? 0)).reverse();
       await names?.learn(fresh.flatMap(listReferences));
       for (const item of fresh)
         process.stdout.write(`${names ? formatLine(item, names) : escapeJson(JSON.stringify(item))}\n`);
       counts = new Map(items.map(({ id, count }) => [id, count]));
-      newest = items[0]?.time ?? newest;
-      oldest ??= items.at(-1)?.time ?? newest;
+      if (newest === undefined && newestNow) start = findStart(items, newestNow, query.since);
+      newest = newestNow;
     } catch (error) {
       // The next poll reads what a failed one missed.
       if (!isTransient(error)) throw error;
@@ -158,8 +160,16 @@ async function followEvents(client: AdminClient, query: Query, limit: number, na
   }
 }
 
-function lookBack(newest: string, oldest: string): string {
-  return new Date(Math.max(Date.parse(newest) - LOOK_BACK_MS, Date.parse(oldest))).toISOString();
+/** @returns the time of the oldest printed event; before the first one, that from which every event is a new one */
+function findStart(items: readonly AuditEventResponse[], newest: AuditEventResponse, since?: string): number {
+  const oldest = items.at(-1);
+  if (oldest) return Date.parse(oldest.time);
+  // A moment that this machine's clock gave may be in the future of the service.
+  return since === undefined ? -Infinity : Math.min(Date.parse(since), Date.parse(newest.time) + 1);
+}
+
+function lookBack({ time }: AuditEventResponse, start: number): string {
+  return new Date(Math.max(Date.parse(time) - LOOK_BACK_MS, start)).toISOString();
 }
 
 function formatLine(item: AuditEventResponse, names: Names): string {
