@@ -133,7 +133,7 @@ function describeFailure(url: string, error: unknown): string {
   const { name } = error as Error;
   const code = readErrorCode(error);
   if (name === 'TimeoutError')
-    return `${url} did not answer within ${DEFAULT_TIMEOUT_MS / 1_000} seconds. Run this again, or look at its /health.`;
+    return `${url} did not answer within ${DEFAULT_TIMEOUT_MS / 1_000} seconds. Look at its /health.`;
   if (name === 'AnswerTooLargeError')
     return `${url} answered with more than ${MAX_ANSWER_MIB} MiB, which this service never does. Correct --url or AUTH_URL.`;
   if (name === 'SyntaxError') return `${url} answered with a body that is not valid JSON.`;
@@ -194,6 +194,8 @@ function adviseOn({ status, retryAfter }: Answer, { code, scopes = [] }: Problem
   if (code === 'invalid_admin_key')
     return `\n  The ADMIN_API_KEY ${describeSource('ADMIN_API_KEY')} is neither the key that the service runs with nor the key of a live operator.`;
   if (code === 'missing_scope') return `\n  The key is valid. Its operator needs the scope ${scopes.join(' or ')}.`;
+  if (code === 'event_not_next')
+    return '\n  `platform-auth events list` shows the oldest one. Run this again only if the service is to pass over that one.';
   if (code === 'credential_revoked') return '\n  Nothing was changed. Make a new one instead.';
   if (code === 'not_found') {
     const list = LISTS[/^\/([^/?]+)/.exec(path)?.[1] ?? ''];

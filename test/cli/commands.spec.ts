@@ -321,8 +321,14 @@ describe('platform-auth, when the response to a change never arrives', () => {
 
   beforeAll(async () => {
     service = await serve((request, response) => {
-      const node = JSON.stringify({ node_id: ID, targets: null });
-      if (request.method === 'GET') response.setHeader('Content-Type', 'application/json').end(node);
+      const oldest_unread = {
+        id: `${ID}:user.deleted`,
+        type: 'user.deleted',
+        subject: ID,
+        time: '2026-11-21T09:00:00Z',
+      };
+      const resource = JSON.stringify({ node_id: ID, targets: null, oldest_unread });
+      if (request.method === 'GET') response.setHeader('Content-Type', 'application/json').end(resource);
       else if (request.url === '/internal/validate-node') response.end();
       else request.socket.destroy();
     });
@@ -343,6 +349,7 @@ describe('platform-auth, when the response to a change never arrives', () => {
     [['apps', 'revoke', ID, '--yes'], /Run this again: the change is idempotent/],
     [['nodes', 'revoke', ID, '--yes'], /Run this again: the change is idempotent/],
     [['users', 'disable', ID], /Run this again: the change is idempotent/],
+    [['events', 'skip', 'recipes', '--yes'], /Run this again only if it is still user\.deleted .* of 2026-/],
     [['nodes', 'issue', ...REGISTRATION], new RegExp(`nodes list --household ${HOUSEHOLD}.*revoke it\\. Then run`)],
   ])('%j says what to do next', async (parameters, advice) => {
     const said = await cli.fails(...parameters);

@@ -81,6 +81,27 @@ describe('platform-auth events', () => {
     expect(await cli.ok(`events skip ${subscriber.name} --yes`)).toMatch(/^Nothing is unread/);
   });
 
+  it.each(['skip --yes', 'skip --yes --every'])(
+    '%s passes over nothing when the service acknowledges the confirmed event meanwhile',
+    async (words) => {
+      const subscriber = await Subscriber.to(app, ['user.deleted']);
+      const ids = [await deleteUser(), await deleteUser()];
+      const { events } = await subscriber.read();
+      const { fetch } = globalThis;
+      const calls = jest.spyOn(globalThis, 'fetch').mockImplementation(async (url, request) => {
+        if (request?.method === 'POST') await subscriber.read({ after: events[0]!.cursor });
+        return fetch(url, request);
+      });
+      const said = await cli
+        .fails('events', ...words.split(' '), subscriber.name)
+        .finally(() => void calls.mockRestore());
+      expect(said).toMatch(
+        /event_not_next, 409\)[^]*`platform-auth events list` shows the oldest one\. Run this again only if /,
+      );
+      expect(listSubjects((await subscriber.read()).events)).toEqual([ids[1]]);
+    },
+  );
+
   it('audit export --subject shows when each service took note of a deleted user', async () => {
     const subscriber = await Subscriber.to(app, ['user.deleted']);
     const id = await deleteUser();

@@ -200,6 +200,7 @@ export class ProxiedCalls {
     await this.call({ operation: `GET ${path}/{service}`, status: 200, ...one });
     await this.call({ operation: `GET ${path}/{service}/events`, status: 200, ...one, query: '?limit=2' });
     await this.call({ operation: `POST ${path}/{service}/rewind`, status: 204, ...one, body: {} });
+    await this.call({ operation: `POST ${path}/{service}/skip`, status: 409, ...one, body: { event: 'read' } });
     await this.call({ operation: `POST ${path}/{service}/skip`, status: 204, ...one, body: { all: true } });
     await this.call({ operation: `POST ${path}/reset`, status: 200, headers });
     await this.call({ operation: `DELETE ${path}/{service}`, status: 204, ...one });

@@ -2,7 +2,7 @@ import { Body, Delete, Get, Param, Post, Put, Query, Req } from '@nestjs/common'
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsIn } from 'class-validator';
 import type { Request } from 'express';
-import { EVENT_TYPES, type EventType } from '../../domain/events/event-types.js';
+import { EVENT_TYPES, formatEventId, type EventType } from '../../domain/events/event-types.js';
 import {
   SubscriptionsService,
   type Subscription,
@@ -19,11 +19,15 @@ import {
   parseMoment,
   QueryNumberField,
   SwitchField,
+  TextField,
 } from '../../foundation/common/fields.js';
 import { EXAMPLES, SERVICE_NAME_FORMAT } from '../../foundation/common/names.js';
 import { problems } from '../../foundation/problems/problems.js';
 
 const MAX_LISTED = 100;
+/** A UUID, a colon and a type. */
+const MAX_EVENT_ID_LENGTH = 100;
+const EVENT_ID = `${EXAMPLES.id}:user.deleted`;
 const STARTS = ['now', 'beginning'] as const;
 
 class SetEventSubscriptionRequest {
@@ -46,6 +50,16 @@ class RewindEventsRequest {
 
 class SkipEventsRequest {
   @SwitchField({ description: 'all unread events, instead of the oldest one', example: false }) all?: boolean;
+
+  @TextField(
+    MAX_EVENT_ID_LENGTH,
+    {
+      description: 'the oldest unread event, as `oldest_unread.id` shows it; 409 when it is another one now',
+      example: EVENT_ID,
+    },
+    { optional: true },
+  )
+  event?: string;
 }
 
 class UnreadEventsQuery {
@@ -53,14 +67,14 @@ class UnreadEventsQuery {
 }
 
 class UnreadEventResponse {
-  @ApiProperty({ example: `${EXAMPLES.id}:user.deleted` }) id!: string;
+  @ApiProperty({ example: EVENT_ID }) id!: string;
   @ApiProperty({ enum: EVENT_TYPES, enumName: 'EventType' }) type!: EventType;
   @ApiProperty(MOMENT) time!: string;
   @ApiProperty({ description: 'the id of the user, household, node or app credential', example: EXAMPLES.id })
   subject!: string;
 
   static from({ id, type, time, subject }: UnreadEvent): UnreadEventResponse {
-    return { id: `${id}:${type}`, type, time: new Date(time).toISOString(), subject };
+    return { id: formatEventId(id, type), type, time: new Date(time).toISOString(), subject };
   }
 }
 
@@ -195,15 +209,17 @@ export class EventSubscriptionsAdminController {
   @Post(':service/skip')
   @RequireAdmin('apps', {
     summary: 'Pass over events that a service cannot read',
-    description: 'The oldest unread one, or all. No receipt is written for them.',
-    refusals: [problems.notFound],
+    description:
+      'The oldest unread one, or all. No receipt is written for them. Send `event`, so that a call which is repeated, or ' +
+      'comes late, passes over no other event.',
+    refusals: [problems.notFound, problems.eventNotNext],
     optionalBody: SkipEventsRequest,
   })
   async skipEvents(
     @Req() request: Request,
     @Param('service') service: string,
-    @Body() { all = false }: SkipEventsRequest,
+    @Body() { all = false, event }: SkipEventsRequest,
   ): Promise<void> {
-    await this.subscriptions.skipEvents(service, all, toActor(request));
+    await this.subscriptions.skipEvents(service, { all, event }, toActor(request));
   }
 }

@@ -6,6 +6,7 @@ import { MAX_EVENT_CURSOR_LENGTH } from '../../domain/events/event-cursor.js';
 import { EventFeed, MAX_EVENTS, type Batch, type ReadEvent } from '../../domain/events/event-feed.js';
 import {
   EVENT_TYPES,
+  formatEventId,
   SUBJECT_KINDS,
   toSubjectKind,
   type EventType,
@@ -70,7 +71,7 @@ class EventResponse {
   static from({ id, type, time, subject, data, cursor }: ReadEvent): EventResponse {
     const moment = new Date(time).toISOString();
     return {
-      id: `${id}:${type}`,
+      id: formatEventId(id, type),
       type,
       time: moment,
       subject: { kind: toSubjectKind(type), id: subject },

@@ -79,7 +79,8 @@ function addSkip(events: Command): void {
         if (!oldest) return { service, skipped: false, oldest_unread: null };
         const lost = every ? `any event so far, from ${describeEvent(oldest)} on` : describeEvent(oldest);
         await createConfirm(command)(`${service} then does not get ${lost}.`);
-        await client.post(joinPath(PATH, service, 'skip'), { all: every });
+        const advice = `\`platform-auth events list\` shows the oldest event. Run this again only if it is still ${describeEvent(oldest)}.`;
+        await client.post(joinPath(PATH, service, 'skip'), { all: every, event: oldest.id }, advice);
         return { service, skipped: true, oldest_unread: oldest };
       },
       ({ oldest_unread: oldest }, service, { every }) => {

@@ -25,6 +25,11 @@ export const EVENT_TYPES = [
 ] as const;
 export type EventType = (typeof EVENT_TYPES)[number];
 
+/** @param rowId id in the audit log, of which one row may be several events */
+export function formatEventId(rowId: string, type: EventType): string {
+  return `${rowId}:${type}`;
+}
+
 export const SUBJECT_KINDS = ['user', 'household', 'node', 'app'] as const;
 export type SubjectKind = (typeof SUBJECT_KINDS)[number];
 

@@ -7,7 +7,7 @@ import { Environment } from '../../foundation/config/environment.js';
 import { createFieldProblem, ProblemException, problems } from '../../foundation/problems/problems.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { END_OF_SEAL, isAfter, ORIGIN, type EventPosition } from './event-cursor.js';
-import { EVENT_TYPES, type EventType } from './event-types.js';
+import { EVENT_TYPES, formatEventId, type EventType } from './event-types.js';
 
 /** Unread events are counted up to this number of each type, so that the state of a lagging service costs no scan. */
 const MAX_COUNTED = 1_000;
@@ -188,17 +188,24 @@ export class SubscriptionsService {
 
   /**
    * Passes over the oldest unread event, or all of them. No receipt is recorded, because the service did not read them.
-   * @throws {ProblemException} not_found
+   * @param event the id of the oldest unread event, so that a late or repeated call passes over no other one
+   * @throws {ProblemException} not_found; event_not_next
    */
-  async skipEvents(service: string, all: boolean, actor: Actor): Promise<void> {
+  async skipEvents(
+    service: string,
+    { all, event }: { readonly all: boolean; readonly event: string | undefined },
+    actor: Actor,
+  ): Promise<void> {
     await this.changePosition(service, actor, 'admin.event_subscription.skipped', async (transaction) => {
       const [next] = await transaction.query<(EventPosition & { id: string; type: EventType })[]>(NEXT_UNREAD, [
         service,
       ]);
+      const id = next && formatEventId(next.id, next.type);
+      if (event !== undefined && event !== id) throw new ProblemException(problems.eventNotNext);
       if (!next) return undefined;
       const [end] = all ? await transaction.query<[EventPosition]>(END) : [next];
       await transaction.query(SET_POSITION, [service, end.seal, end.number]);
-      return { from: `${next.id}:${next.type}`, all };
+      return { from: id, all };
     });
   }
 

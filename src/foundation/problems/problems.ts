@@ -210,6 +210,10 @@ export const problems = {
     eventsBusy:
       'events_busy: Another poll reads. A consumer holds the subscription until 30 seconds after its last poll, and one ' +
       'poll of it reads at a time: stand by for as long as Retry-After says.',
+    eventNotNext:
+      'event_not_next: The event is not the oldest unread one. The service has acknowledged the event that `event` ' +
+      'names, an operator passed over it, perhaps with this same call, or an older one is unread again. Nothing was ' +
+      'changed: read oldest_unread again.',
     alreadyMember: 'already_member: The person is a member already. To change the role, send PATCH to the member.',
     householdFull:
       'household_full: The household is full. A household has at most 100 members, and its admins give it at most 50 ' +

@@ -236,6 +236,19 @@ describe('POST /internal/events', () => {
     expect(listSubjects((await subscriber.read()).events)).toEqual([second]);
   });
 
+  it.each([false, true])('skips no other event than the one that the call names, with all: %s', async (all) => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    await deleteUsers(1);
+    const { id: event } = (await app.admin.get(subscriber.path).expect(200)).body.oldest_unread as Told;
+    const skip = () => app.admin.post(`${subscriber.path}/skip`, { all, event });
+    const answers = await Promise.all([skip(), skip()]);
+    expect(answers.map(({ status }) => status).sort()).toEqual([204, 409]);
+    expectProblem(await skip(), problems.eventNotNext);
+    const [next] = await deleteUsers(1);
+    expectProblem(await skip(), problems.eventNotNext);
+    expect(listSubjects((await subscriber.read()).events)).toEqual([next]);
+  });
+
   it('resets a cursor that is not of this history, until the cursor of the reset comes back', async () => {
     const subscriber = await Subscriber.to(app, ['user.deleted']);
     await deleteUsers(1);
