@@ -92,9 +92,9 @@ describe('platform-auth events', () => {
         if (request?.method === 'POST') await subscriber.read({ after: events[0]!.cursor });
         return fetch(url, request);
       });
-      const said = await cli
-        .fails('events', ...words.split(' '), subscriber.name)
-        .finally(() => void calls.mockRestore());
+      const said = await cli.fails('events', ...words.split(' '), subscriber.name).finally(() => {
+        calls.mockRestore();
+      });
       expect(said).toMatch(
         /event_not_next, 409\)[^]*`platform-auth events list` shows the oldest one\. Run this again only if /,
       );
