@@ -20,6 +20,8 @@ app = Flask(__name__)
 def exchange(token: str, audience: str, scope: str) -> dict[str, Any]:
     """Raises OAuthError when platform-auth refused. Any other error means that it could not be asked."""
     with OAuth2Session(os.environ["AUTH_APP_ID"], os.environ["AUTH_APP_KEY"]) as session:
+        # The proxy of the environment would see the key and the token.
+        session.trust_env = False
         return session.fetch_token(
             metadata["token_endpoint"],
             grant_type="urn:ietf:params:oauth:grant-type:token-exchange",
