@@ -20,6 +20,7 @@ import { SessionsService } from '../tokens/sessions.service.js';
 import { Reauthentication, type OwnProof } from './reauthentication.js';
 import { RefusedProofError, SecondFactorsService } from './second-factors.service.js';
 import { lockAccountIfUnchanged } from '../users/account-statements.js';
+import { OneTimeTokens } from '../users/one-time-tokens.js';
 import { buildHasSecondFactor, createWrongPassword, type AccountState } from '../passwords/password-verifier.js';
 
 /** The events about which the user gets a mail. */
@@ -78,6 +79,7 @@ export class FactorChanges {
     private readonly audit: AuditLog,
     private readonly outbox: Outbox,
     private readonly factors: SecondFactorsService,
+    private readonly tokens: OneTimeTokens,
     private readonly clock: ComparedClock,
   ) {}
 
@@ -202,12 +204,19 @@ export class FactorChanges {
     const count = isFirst
       ? await this.sessions.endAllSessions(transaction, id, 'second_factor_added', sessionId)
       : undefined;
+    if (isFirst) await this.voidEmailChange(transaction, id);
     const described = { details: { ...details, ended_sessions: count }, logFields: { count } };
     const recorded = toUserEvent(event, actor, id, described);
     await this.audit.record(transaction, recorded);
     const kind = NOTICES[event];
     if (kind) await this.outbox.addNotice(transaction, recorded, { kind, recipient });
     return { result, isFirst };
+  }
+
+  /** A thief of the password could otherwise confirm, without the factor, a change that was requested before it. */
+  private async voidEmailChange(transaction: EntityManager, userId: string): Promise<void> {
+    await this.tokens.voidToken(transaction, userId, 'email_change');
+    await this.outbox.withdrawRequest(transaction, userId, 'email_change');
   }
 }
 

@@ -64,6 +64,7 @@ const USE = `DELETE FROM one_time_tokens AS tokens USING users
   WHERE users.id = tokens.user_id AND tokens.user_id = $1 AND tokens.digest = $2
     AND tokens.expires_at > now() AND ${IS_VOID} IS NOT TRUE`;
 const VOID_TOKENS = 'DELETE FROM one_time_tokens WHERE user_id = $1';
+const VOID_TOKEN = 'DELETE FROM one_time_tokens WHERE user_id = $1 AND purpose = $2';
 
 interface FoundToken {
   readonly userId: string;
@@ -178,6 +179,10 @@ export class OneTimeTokens {
 
   async voidTokens(transaction: EntityManager, userId: string): Promise<void> {
     await transaction.query(VOID_TOKENS, [userId]);
+  }
+
+  async voidToken(transaction: EntityManager, userId: string, purpose: TokenPurpose): Promise<void> {
+    await transaction.query(VOID_TOKEN, [userId, purpose]);
   }
 }
 

@@ -186,10 +186,38 @@ describe('second factors of an account whose address was never proven', () => {
     const owner = await FactorOwner.of(app);
     const thiefs = newAddress();
     const token = await requestChange(owner, thiefs);
+    const reset = await links.resetToken(owner.user.email);
     await owner.registers();
-    await confirm(token);
-    await links.confirmReset(await links.resetToken(thiefs)).expect(204);
-    expectProblem(await app.login(thiefs, NEW_PASSWORD), problems.secondFactorRequired);
+    expectProblem(await links.confirmEmail(token), problems.invalidLink);
+    await links.confirmReset(reset).expect(204);
+    expectProblem(await app.login(thiefs, NEW_PASSWORD), problems.invalidCredentials);
+    expectProblem(await app.login(owner.user.email, NEW_PASSWORD), problems.secondFactorRequired);
+  });
+
+  it.each<[string, (owner: FactorOwner) => Promise<unknown>]>([
+    ['an authenticator app', (owner) => owner.enrols()],
+    ['a passkey', (owner) => owner.registers()],
+  ])('void, when %s is the first one, a change of the address whose mail still waits', async (_what, add) => {
+    const owner = await FactorOwner.of(app);
+    const email = newAddress();
+    server.refuse('rcpt', 451);
+    await owner.post('/email', { ...(await owner.proof()), new_email: email }).expect(202);
+    await workOff(app);
+    const kinds = () =>
+      app.database.query(
+        `SELECT purpose AS kind FROM one_time_tokens WHERE user_id = $1
+         UNION ALL SELECT kind FROM mail_requests WHERE user_id = $1 ORDER BY kind`,
+        [owner.user.id],
+      );
+    const [token, request, notice] = [{ kind: 'email_change' }, { kind: 'email_change' }, { kind: 'email_change_notice' }];
+    expect(await kinds()).toEqual([token, request, notice]);
+    await add(owner);
+    expect(await kinds()).toEqual([notice, { kind: 'factor_added' }]);
+    server.accept();
+    await workOff(app);
+    expect(server.to(email)).toEqual([]);
+    // With the factor, the change can be requested again.
+    await confirm(await requestChange(owner, email));
   });
 
   it('do not keep the new address from counting as verified', async () => {
