@@ -12,6 +12,7 @@ import {
 } from '../../domain/second-factors/second-factors.service.js';
 import { TotpService, type TotpEnrolment } from '../../domain/second-factors/totp.service.js';
 import type { VerifiedUser } from '../../domain/passwords/password-verifier.js';
+import { Propagation } from '../../domain/revocation/propagation.js';
 import type { Actor } from '../../foundation/access/actor.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { SecondFactorLogins } from './second-factor-login.service.js';
@@ -23,6 +24,7 @@ export class EnrolmentLogins {
     private readonly challenges: Challenges,
     private readonly logins: SecondFactorLogins,
     private readonly totp: TotpService,
+    private readonly propagation: Propagation,
   ) {}
 
   /** @returns second_factor_enrolment_required, with a challenge that any change of password or factors voids */
@@ -43,9 +45,16 @@ export class EnrolmentLogins {
     return this.answerChallenge(challenge, actor, (user) => this.totp.enrolAtLogin(user, actor));
   }
 
-  /** Voids the challenge, because the account then has a factor. @returns recovery codes */
+  /**
+   * Voids the challenge, because the account then has a factor. A refusal waits for propagation too, because an earlier
+   * call, whose answer was lost, may have ended sessions and still be waiting.
+   * @returns recovery codes
+   */
   async confirmEnrolment({ challenge, code }: { challenge: string; code: string }, actor: Actor): Promise<string[]> {
-    return this.answerChallenge(challenge, actor, (user) => this.totp.confirmAtLogin(user, code, actor));
+    return this.propagation.propagateAfter(
+      () => this.answerChallenge(challenge, actor, (user) => this.totp.confirmAtLogin(user, code, actor)),
+      { waitsOnSuccess: false },
+    );
   }
 
   private async answerChallenge<Result>(

@@ -133,8 +133,8 @@ describe('validations with Cache-Control: no-cache', () => {
 
 /** When such a call has answered, no verifier accepts what it ended, not even one that is cut off. */
 describe('calls that end sessions or users', () => {
-  const waitsOf = async (call: () => PromiseLike<unknown>): Promise<number> => {
-    const waits = jest.spyOn(app.nest.get(Propagation), 'awaitPropagation');
+  const waitsOf = async (call: () => PromiseLike<unknown>, at = app): Promise<number> => {
+    const waits = jest.spyOn(at.nest.get(Propagation), 'awaitPropagation');
     await call();
     const { length } = waits.mock.calls;
     waits.mockRestore();
@@ -185,6 +185,19 @@ describe('calls that end sessions or users', () => {
     for (let i = 0; i < 2; i += 1) expect(await waitsOf(() => remove().expect(204))).toBe(1);
     await app.admin.delete(`/users/${owner.user.id}`).expect(204);
     expect(await waitsOf(() => remove().expect(404))).toBe(1);
+  });
+
+  it('wait too when they repeat the confirmation of an enrolment that a login demanded', async () => {
+    const owner = await FactorOwner.of(app);
+    const strict = await app.startReplica({ variables: { SECOND_FACTOR_REQUIRED: 'true' } });
+    const { challenge } = await owner.isChallenged(strict);
+    const path = '/api/v0/auth/login/enrolment/totp';
+    const { body } = await strict.post(path, { challenge }).expect(201);
+    owner.secret = (body as { secret: string }).secret;
+    const confirm = () => strict.post(`${path}/confirm`, { challenge, code: owner.code() });
+    expect(await waitsOf(() => confirm().expect(200), strict)).toBe(1);
+    expect(await waitsOf(() => confirm().expect(401), strict)).toBe(1);
+    await strict.stop();
   });
 
   it('wait too when a passkey is the first factor, and when the call is repeated', async () => {
