@@ -209,7 +209,11 @@ describe('second factors of an account whose address was never proven', () => {
          UNION ALL SELECT kind FROM mail_requests WHERE user_id = $1 ORDER BY kind`,
         [owner.user.id],
       );
-    const [token, request, notice] = [{ kind: 'email_change' }, { kind: 'email_change' }, { kind: 'email_change_notice' }];
+    const [token, request, notice] = [
+      { kind: 'email_change' },
+      { kind: 'email_change' },
+      { kind: 'email_change_notice' },
+    ];
     expect(await kinds()).toEqual([token, request, notice]);
     await add(owner);
     expect(await kinds()).toEqual([notice, { kind: 'factor_added' }]);
