@@ -321,6 +321,16 @@ describe('platform-auth replay', () => {
     expect({ steps, by_hand }).toEqual({ steps: [], by_hand: {} });
   });
 
+  it('reads standard input for -, and asks nobody there', async () => {
+    const { nodeId: subject } = await app.node();
+    const event = { time: app.clock.now().toISOString(), event: 'admin.node.revoked', subject };
+    const piped = cli.withInput(`${JSON.stringify(event)}\n`);
+    expect(await piped.fails('replay -')).toMatch(/Add --yes to confirm/);
+    const { steps } = await piped.json<Report>('replay - --yes');
+    expect(steps).toMatchObject([{ action: 'revoke', path: `/nodes/${subject}` }]);
+    expect((await app.admin.get(`/nodes/${subject}`)).body).toMatchObject({ revoked_at: expect.any(String) });
+  });
+
   it('refuses a file of another kind', async () => {
     writeFileSync(cli.path('other.ndjson'), '{"id":"1"}\n');
     expect(await cli.fails('replay other.ndjson')).toMatch(/^Line 1 of other.ndjson is not an event/);
