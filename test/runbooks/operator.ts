@@ -137,7 +137,8 @@ export class Operator {
     // Without src: a block creates a migration there.
     const checkout = ['dist', 'node_modules', 'package.json', 'tools'];
     for (const path of checkout) symlinkSync(fromRoot(path), join(this.folder, path));
-    const service = productionVariables(this.urlOf('auth_service'), makeSecrets());
+    // In quotes, as `init` writes a value with special characters.
+    const service = productionVariables(`'${this.urlOf('auth_service')}'`, makeSecrets());
     const variables = { ...service, AUDIT_SEAL_KEY: makeSecrets().SECRET_KEY, PORT: String(this.servicePort) };
     const lines = Object.entries(variables).map(([name, value]) => `${name}=${value}\n`);
     mkdirSync(join(this.folder, 'env'));
