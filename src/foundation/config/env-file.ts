@@ -8,7 +8,7 @@ const MAX_NAMED_LINES = 5;
 /** Group 1 is the name, group 2 the value with its quotes. A quoted value may span lines. */
 const ASSIGNMENT =
   /^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*=[ \t]*('(?:\\'|[^'])*'|"(?:\\"|[^"])*"|`(?:\\`|[^`])*`|[^#\r\n]*)/dgm;
-const NEEDS_NO_QUOTES = /^[\w.:/@%+=,~?&-]+$/;
+const NEEDS_NO_QUOTES = /^[\w.:/@%+=,?-]+$/;
 
 class UnusableFileError extends Error {
   override readonly name = 'UnusableFileError';

@@ -115,6 +115,8 @@ describe('an environment file', () => {
       'a\\nb',
       ' x ',
       'a;id',
+      'a&id',
+      '~',
       'a\\$b',
     ]) {
       const text = Buffer.from(after('', { KEY: value }), 'latin1');
