@@ -25,7 +25,10 @@ export function addReplayCommand(root: Command): void {
   addYes(addRemote(root, 'replay <file>', description, 'audit.ndjson --since 2026-11-23T03:00:00Z'))
     .option('--since <moment>', 'only events since this moment, such as that of the backup', parsePast)
     .option('--dry-run', 'print the plan, and change nothing', false)
-    .addHelpText('after', '\nThe file is one of "audit export"; - reads standard input. Prints its plan and asks. Safe to run again.')
+    .addHelpText(
+      'after',
+      '\nThe file is one of "audit export"; - reads standard input. Prints its plan and asks. Safe to run again.',
+    )
     .action(async (file: string, { since, dryRun }: { since?: string; dryRun: boolean }, command: Command) => {
       const client = createClient(command);
       const history = await readHistory(file, since === undefined ? -Infinity : Date.parse(since));
