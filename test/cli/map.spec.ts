@@ -175,9 +175,33 @@ describe('a map with a mistake', () => {
       `${GOOD}events:\n  recipes: [user.deleted]\n`,
       /map\.yaml:8 events: is not known here/,
     ],
+    [
+      'another service as the address of a service that is called',
+      `${GOOD}  recipes:\n    url: http://x\n    calls: [ocr]\n    urls: { OCR_URL: auth }\n`,
+      /map\.yaml:11 services\.recipes\.urls\.OCR_URL: must be an address of ocr: the service sends credentials there/,
+    ],
+    [
+      'a call to a service whose address would replace DATABASE_URL',
+      `${GOOD}      - database\n  database:\n    url: http://x\n`,
+      /map\.yaml:8 services\.ocr\.calls\.1: its address would be DATABASE_URL, which is already used .* in urls$/,
+    ],
+    [
+      'a call of auth to a service whose address would replace a variable of auth',
+      `${GOOD.replace('  ocr:', '    calls: [mail]\n  ocr:')}  mail:\n    url: http://x\n`,
+      /map\.yaml:4 services\.auth\.calls\.0: its address would be MAIL_URL, which is already used .* in urls$/,
+    ],
     ['a secret as an address', `${GOOD}    urls:\n      SECRET_KEY: auth\n`, /map\.yaml:9 .* is already used/],
   ])('is reported with its line: %s', (_, text, expected) => {
     expect(complaintsAbout(text)).toMatch(expected);
+  });
+
+  it('is not the name `database` of a service that nobody calls, or whose address has a variable in urls', () => {
+    const named = `${GOOD}  database:\n    url: http://x\n    calls: [auth]\n`;
+    expect(complaintsAbout(named)).toBe('none');
+    const called = `${named}  recipes:\n    url: http://x\n    calls: [database]\n    urls: { STORE_URL: database }\n`;
+    expect(parsePlatformMap(called, 'map.yaml').services.at(-1)?.urls).toEqual([
+      { variable: 'STORE_URL', url: 'http://x' },
+    ]);
   });
 
   it('is refused in a sentence when it never ends, is large, or nests too deeply', () => {

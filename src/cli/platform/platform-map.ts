@@ -17,7 +17,7 @@ import { CommandFailedError } from '../terminal.js';
 /** The name of this service in the map. */
 export const OWN_NAME = 'auth';
 /** The variable in which other services find the address of auth. */
-export const OWN_URL_VARIABLE = `${toVariablePrefix(OWN_NAME)}_URL`;
+export const OWN_URL_VARIABLE = toUrlVariable(OWN_NAME);
 /** The targets of a node whose registration names none. */
 export const NODE_TARGETS = 'NODE_TARGETS';
 /** Only auth has it: a service with it could make login challenges and read the secrets that auth encrypts. */
@@ -86,6 +86,13 @@ const mapSchema = z
   .strictObject({ services: z.record(serviceName, service), nodes: nodes.optional() })
   .superRefine(addContradictions);
 type RawMap = z.output<typeof mapSchema>;
+/** An address in `urls`. */
+interface Place {
+  readonly variable: string;
+  /** The service of the address. */
+  readonly name: string;
+  readonly path: string;
+}
 type AddIssue = (path: (string | number)[], message: string) => void;
 
 /** One service of the platform, and what its environment file must hold. */
@@ -249,15 +256,27 @@ function addContradictions({ services, nodes }: RawMap, context: z.RefinementCtx
         [name, 'events'],
         `a service reads events with its credential for ${OWN_NAME}: add ${OWN_NAME} to its calls`,
       );
+    addAddressContradictions(name, raw, addIssue);
     const taken = [...OWN_VARIABLES, ...credentials, ...(callsAuth ? VERIFIER_VARIABLES : [])];
-    for (const [variable, value] of Object.entries(raw.urls)) {
-      if (!Object.hasOwn(services, parsePlace(value).name))
-        addIssue([name, 'urls', variable], `${parsePlace(value).name} is not a service of this map`);
+    for (const { variable, name: to } of listPlaces(raw)) {
+      if (!Object.hasOwn(services, to)) addIssue([name, 'urls', variable], `${to} is not a service of this map`);
       if (taken.includes(variable)) addIssue([name, 'urls', variable], 'is already used for something else');
-      if (callsAuth && variable === OWN_URL_VARIABLE && parsePlace(value).name !== OWN_NAME)
-        addIssue([name, 'urls', variable], `must be an address of ${OWN_NAME}: the service sends credentials there`);
+      const meant = targets.find((target) => variable === toUrlVariable(target));
+      if (meant !== undefined && to !== meant)
+        addIssue([name, 'urls', variable], `must be an address of ${meant}: the service sends credentials there`);
     }
   }
+}
+
+/** Refuses a call whose `…_URL` would replace another variable of the caller. */
+function addAddressContradictions(name: string, raw: RawMap['services'][string], addIssue: AddIssue): void {
+  const reserved = [...OWN_VARIABLES, ...(name === OWN_NAME ? Object.keys(VARIABLE_TYPES) : [])];
+  for (const { target, at } of listCalls(raw))
+    if (reserved.includes(toUrlVariable(target)) && !isGiven(listPlaces(raw), target))
+      addIssue(
+        [name, 'calls', at],
+        `its address would be ${toUrlVariable(target)}, which is already used for something else: give the address another variable in urls`,
+      );
 }
 
 function toServices({ services, nodes }: RawMap, ownUrl?: string): MappedService[] {
@@ -265,14 +284,11 @@ function toServices({ services, nodes }: RawMap, ownUrl?: string): MappedService
   return Object.entries(services)
     .sort(([left], [right]) => Number(left !== OWN_NAME) - Number(right !== OWN_NAME))
     .map(([name, raw]) => {
-      const given = Object.entries(raw.urls).map(([variable, value]) => ({ variable, ...parsePlace(value) }));
-      // A verifier reads AUTH_URL, even when the map gives the same address under another name too.
-      const isGiven = (target: string): boolean =>
-        given.some(({ variable, name: to }) => (target === OWN_NAME ? variable === OWN_URL_VARIABLE : to === target));
+      const given = listPlaces(raw);
       const calls = listCalls(raw).map(({ target }) => target);
       const plain = calls
-        .filter((target) => !isGiven(target))
-        .map((target) => ({ variable: `${toVariablePrefix(target)}_URL`, name: target, path: '' }));
+        .filter((target) => !isGiven(given, target))
+        .map((target) => ({ variable: toUrlVariable(target), name: target, path: '' }));
       return {
         name,
         url: findUrl(name),
@@ -303,6 +319,20 @@ function toRestrictions(calls: RawMap['services'][string]['calls']): Pick<Mapped
     scopes: Object.fromEntries(described.map(({ target, scopes }) => [target, scopes])),
     forUsers: Object.fromEntries(described.map(({ target, for_users }) => [target, for_users])),
   };
+}
+
+function toUrlVariable(target: string): string {
+  return `${toVariablePrefix(target)}_URL`;
+}
+
+function listPlaces({ urls }: RawMap['services'][string]): Place[] {
+  return Object.entries(urls).map(([variable, value]) => ({ variable, ...parsePlace(value) }));
+}
+
+/** Whether the map itself gives the address of the target, so that no variable is made for it. */
+function isGiven(places: readonly Place[], target: string): boolean {
+  // A verifier reads AUTH_URL, even when the map gives the same address under another name too.
+  return places.some(({ variable, name }) => (target === OWN_NAME ? variable === OWN_URL_VARIABLE : name === target));
 }
 
 function parsePlace(value: string): { name: string; path: string } {
