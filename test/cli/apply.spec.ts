@@ -136,6 +136,18 @@ describe('platform-auth apply', () => {
     expect(decode(printed.get('recipes-env'), 'TTS_APP_KEY')).toMatch(/^pa_app_/);
   });
 
+  it('quotes labels, annotations and namespaces that YAML 1.1, which kubectl reads, takes for something else', async () => {
+    const { stdout } = await run('--to', 'kubernetes', '--yes');
+    const texts = { backup: 'yes', restore: 'off', answer: 'y', size: '1_000', since: '2026-11-29', n: 'x' };
+    const kept = `metadata:\n  annotations: ${JSON.stringify(texts)}\n`;
+    const inUse = stdout.replaceAll('metadata:\n', kept).replaceAll('labels:\n', 'labels:\n    backup: "yes"\n');
+    writeFileSync(cli.path('in-use.yaml'), inUse);
+    writeMap({ services: { ...MAP.services, ocr: { ...MAP.services.ocr, namespace: 'on' } } });
+    const printed = (await run('--to', 'kubernetes', '--current', 'in-use.yaml')).stdout;
+    const [read] = [parseAllDocuments(printed, { version: '1.1' })].flat().map((document): unknown => document.toJS());
+    expect(read).toMatchObject({ metadata: { namespace: 'on', labels: { backup: 'yes' }, annotations: texts } });
+  });
+
   it('writes a new key over one that is not text', async () => {
     const { stdout } = await run('--to', 'kubernetes', '--yes');
     const damaged = `  OCR_APP_KEY: ${Buffer.from([0xff]).toString('base64')}`;

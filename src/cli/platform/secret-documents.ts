@@ -59,7 +59,8 @@ const kubernetes: Format = {
       type: 'Opaque',
       data: sortByName(data),
     };
-    return `---\n${stringify(secret, { lineWidth: 0 })}`;
+    // kubectl reads YAML 1.1, where `yes` and `on` without quotes are booleans.
+    return `---\n${stringify(secret, { lineWidth: 0, compat: 'yaml-1.1' })}`;
   },
 };
 
