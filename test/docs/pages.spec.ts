@@ -60,6 +60,15 @@ describe.each(PAGES.filter((page) => /^docs\/(decisions\/|architecture)/.test(pa
   });
 });
 
+describe('deploy/gateways/README.md', () => {
+  it('removes each identity header of the client also on open routes of Traefik', () => {
+    const page = readFileSync(fromRoot('deploy/gateways/README.md'), 'utf8');
+    const [, list = ''] = /authResponseHeaders: \[(.+)\]/.exec(page) ?? [];
+    const removed = Array.from(page.matchAll(/\b(X-Auth-[\w-]+): ""/g), ([, name]) => name);
+    expect(removed).toEqual(list.split(', '));
+  });
+});
+
 describe('docs/console', () => {
   it('has pictures of five pages, which have at most 300 KB together', () => {
     const sizes = readdirSync(fromRoot('docs/console')).map((name) => statSync(fromRoot(`docs/console/${name}`)).size);
