@@ -117,7 +117,7 @@ export class UsersService {
     return (await this.findGuessesOf(user)).addresses;
   }
 
-  /** Removes the throttles of the user's logins, codes and mails. */
+  /** Removes the throttles of the user's logins, codes, invitations and mails. */
   async unlockUser(id: string, actor: Actor): Promise<void> {
     const account = await this.findUser(id);
     const guessed = await this.findGuessesOf(account);

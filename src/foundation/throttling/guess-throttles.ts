@@ -132,10 +132,11 @@ export class LoginThrottle {
     return new Set(throttled.map(({ userId }) => userId));
   }
 
-  /** Removes the throttles of one user: of logins, codes and mails. @returns the number of windows */
+  /** Removes the throttles of one user: of logins, codes, invitations and mails. @returns the number of windows */
   async removeThrottles(transaction: EntityManager, user: GuessedUser): Promise<number> {
     const mails = this.buckets.createBuckets('mail-account', { account: user.account });
-    const keys = [...this.createGuessBuckets(user), ...mails].map(({ key }) => key);
+    const invitations = this.buckets.createBuckets('invitation-account', { account: user.userId });
+    const keys = [...this.createGuessBuckets(user), ...invitations, ...mails].map(({ key }) => key);
     return this.windows.removeWindows(transaction, keys);
   }
 

@@ -3,7 +3,7 @@ import { problems } from '../../../src/foundation/problems/problems.js';
 import { expectProblem } from '../../support/expect-problem.js';
 import { accept, Home } from '../../support/home.js';
 import { Owner } from '../../support/owner.js';
-import { countByStatus } from '../../support/throttled.js';
+import { countByStatus, expectThrottled } from '../../support/throttled.js';
 import { useApp } from '../../support/use-app.js';
 
 interface Invitation {
@@ -171,6 +171,15 @@ describe('an invitation', () => {
     const device = app.post('/api/v0/nodes/enrol', { code: 'x' }).set('X-Forwarded-For', '203.0.113.7');
     expectProblem(await device, problems.notFound);
     await guess(await Owner.of(app), '203.0.113.8', code).expect(200);
+  });
+
+  it('is presented again by a guesser whose throttles an operator has removed', async () => {
+    const [guesser, home] = [await Owner.of(app), await Home.of(app)];
+    for (let n = 0; n < 10; n += 1) expectProblem(await accept(app, guesser, `UNKNOWN${n}`), problems.notFound);
+    const { code } = await invite(home);
+    expect(expectThrottled(await accept(app, guesser, code)).policy).toBe('invitation-account');
+    await app.admin.delete(`/users/${guesser.user.id}/throttles`).expect(204);
+    await accept(app, guesser, code).expect(200);
   });
 });
 
