@@ -270,9 +270,10 @@ function addAddress(counts: Map<string, number>, address: string, count: number)
  * divided among them.
  */
 export const REFUSAL_WINDOWS = `(
-  SELECT event, subject, time, last_at, count, address, addresses FROM counted_refusals
+  SELECT event, subject, time, last_at, count, reasons, address, addresses FROM counted_refusals
   UNION ALL
-  SELECT event, subject, time, COALESCE((details ->> 'last_at')::timestamptz, time), count, address,
+  SELECT event, subject, time, COALESCE((details ->> 'last_at')::timestamptz, time), count,
+    details -> 'reasons', address,
     (SELECT jsonb_object_agg(frequent, count::numeric / jsonb_array_length(details -> 'addresses'))
      FROM jsonb_array_elements_text(details -> 'addresses') AS frequent)
   FROM audit_events)`;

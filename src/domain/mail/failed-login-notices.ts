@@ -10,6 +10,11 @@ const MIN_WRONG_PASSWORDS = 20;
 /** Fewer, because each wrong code follows the right password (ASVS 6.3.5). */
 const MIN_WRONG_CODES = 5;
 
+/** Other reasons, such as `email_not_verified`, follow a right password or code. */
+function sumReasons(...reasons: readonly string[]): string {
+  return reasons.map((reason) => `COALESCE((reasons ->> '${reason}')::int, 0)`).join(' + ');
+}
+
 /**
  * Adds one mail for each account with many failures since `$1`. An attacker who goes on causes no second mail within the
  * period, because a waiting one and a sent one both count.
@@ -19,8 +24,10 @@ const ADD = {
   text: `INSERT INTO mail_requests (id, kind, recipient, user_id)
   SELECT gen_random_uuid(), 'failed_logins', users.email, users.id
   FROM (SELECT CASE WHEN subject NOT LIKE 'unknown:%' THEN subject::uuid END AS user_id,
-          sum(count) FILTER (WHERE event = 'user.login.failed') AS passwords,
-          sum(count) FILTER (WHERE event = 'user.second_factor.failed') AS codes
+          sum(${sumReasons('wrong_password', 'wrong_current_password')})
+            FILTER (WHERE event = 'user.login.failed') AS passwords,
+          sum(${sumReasons('wrong_code', 'repeated_code')})
+            FILTER (WHERE event = 'user.second_factor.failed') AS codes
         FROM ${REFUSAL_WINDOWS} AS failures
         WHERE event IN ('user.login.failed', 'user.second_factor.failed') AND time > $1
         GROUP BY subject) AS counted

@@ -73,6 +73,18 @@ describe('many failed logins', () => {
     expect(await subjectsTo(email)).toEqual([]);
   });
 
+  it('are no right passwords of an account whose address is not verified', async () => {
+    const erin = await app.user();
+    const strict = await app.startReplica({ variables: { REQUIRE_VERIFIED_EMAIL: 'true' } });
+    for (let i = 0; i < 20; i++) await strict.login(erin.email).expect(403);
+    await strict.stop();
+    await runJob();
+    expect(await subjectsTo(erin.email)).toEqual([]);
+    await fail(erin.email, 20);
+    await runJob();
+    expect(await subjectsTo(erin.email)).toEqual(['Many failed logins']);
+  });
+
   it('are five when the password was right and the code wrong', async () => {
     const owner = await FactorOwner.withTotp(app);
     const answer = await app.login(owner.user.email).expect(403);
