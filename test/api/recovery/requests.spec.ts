@@ -182,7 +182,7 @@ describe('second factors of an account whose address was never proven', () => {
   };
   const confirm = (token: string) => links.confirmEmail(token).expect(204);
 
-  it('stay when a change of the address, requested before they were added, is confirmed, and the password reset there', async () => {
+  it('void a change of the address that was requested before they were added, and stay when the password is reset', async () => {
     const owner = await FactorOwner.of(app);
     const thiefs = newAddress();
     const token = await requestChange(owner, thiefs);
