@@ -54,7 +54,7 @@ export abstract class DeferredWrites<Batch extends readonly unknown[]> implement
     void this.flush().finally(() => (this.isFlushingEarly = false));
   }
 
-  /** Writes a batch before the interval is over, and logs a failure. In an outage it writes nothing. */
+  /** Writes a batch before the interval is over, and logs a failure. After an outage it waits for the interval. */
   protected async writeEarly(batch: Batch): Promise<void> {
     if (this.isBehind) return;
     try {

@@ -135,6 +135,9 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     actor: Actor,
     transaction?: EntityManager,
   ): Promise<IssuedCredential<Entity>> {
+    // A first use that could not be written in an outage waits in memory. With a transaction the caller has flushed,
+    // because the flush would wait for its lock of the row.
+    if (this.kind.shared && !transaction) await this.flushLastUsed();
     const key = await this.propagateAfter(() => this.commitRotation(id, options, actor, transaction), { transaction });
     return { credential: await this.requireCredential(id, transaction), key };
   }

@@ -42,9 +42,9 @@ type Verdict<Identity> =
       readonly identity: Identity;
     };
 
-type VerifiedRow<Identity> = KeyRow &
+type FoundRow<Identity> = KeyRow &
   Identity & {
-    /** The last rotation, until a use of its new key is written. */
+    /** When the key was last rotated; null once a use of the new key is written. */
     readonly unusedSince: Date | null;
   };
 
@@ -60,7 +60,7 @@ interface VerifiedKey<Identity> {
 export class KeyVerifier<Identity extends KeyRestrictions> {
   readonly lastUses: LastUses;
   private readonly cache: KeyCache<VerifiedKey<Identity>> | undefined;
-  private readonly rowsById: RowsById<VerifiedRow<Identity>>;
+  private readonly rowsById: RowsById<FoundRow<Identity>>;
   private readonly findRowByDigest = batchReads((digests: readonly SecretDigest[]) => this.findRows(digests));
   private readonly overlaps: Overlaps;
   private readonly readTrustedNow = (): Date => this.clock.trustedNow();
@@ -137,13 +137,13 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
   }
 
   /** The duration of the index search reveals nothing about another key, because each key has 256 random bits. */
-  private async findRows(digests: readonly SecretDigest[]): Promise<(VerifiedRow<Identity> | undefined)[]> {
+  private async findRows(digests: readonly SecretDigest[]): Promise<(FoundRow<Identity> | undefined)[]> {
     const findByDigest = {
       name: `${this.kind.table}_find_by_digest`,
       text: `${selectIdentities(this.kind)}
         WHERE key_digest = ANY ($1::bytea[]) OR previous_key_digest = ANY ($1::bytea[])`,
     };
-    const rows = await this.database.rows<VerifiedRow<Identity>>(findByDigest, [digests]);
+    const rows = await this.database.rows<FoundRow<Identity>>(findByDigest, [digests]);
     return digests.map((digest) =>
       rows.find((row) => [row.keyDigest, row.previousKeyDigest].some((held) => held && isSameDigest(held, digest))),
     );

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { insertAuditEvents } from '../audit/audit-events.js';
 import { createId } from '../../foundation/common/ids.js';
 import type { Database, Statement } from '../../foundation/database/database.js';
@@ -12,6 +13,9 @@ const MAX_PENDING = 100_000;
 const MAX_REPORTED = 20_000;
 /** Beyond this number reports are written early, which drops the ids that no key has. */
 const MANY_REPORTED = 10_000;
+
+/** How long a request waits for the write of a first use; less than a verifier waits for an answer. */
+const MAX_WRITE_WAIT_MS = 300;
 
 /** Number of scopes that are recorded for a key: the latest ones. */
 const MAX_SCOPES = 64;
@@ -68,8 +72,8 @@ export class LastUses extends DeferredWrites<PendingUse[]> {
   }
 
   /**
-   * Writes a use of the current key at once. The caller adds it too: in an outage it is written with the others. Single
-   * flight, because a service may bring its new key with many requests at once.
+   * Writes a use of the current key at once, and waits for a moment. The caller adds it too: in an outage or a stall it is
+   * written with the others. Single flight, because a service may bring its new key with many requests at once.
    */
   async writeUse(id: string, use: Pick<Use, 'at' | 'service'>): Promise<void> {
     let write = this.writes.get(id);
@@ -78,7 +82,7 @@ export class LastUses extends DeferredWrites<PendingUse[]> {
       this.writes.set(id, write);
       void write.finally(() => this.writes.delete(id));
     }
-    await write;
+    await Promise.race([write, sleep(MAX_WRITE_WAIT_MS, undefined, { ref: false })]);
   }
 
   /** Adds a use that a service reports. Its id need not exist. */

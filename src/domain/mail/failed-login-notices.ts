@@ -10,7 +10,7 @@ const MIN_WRONG_PASSWORDS = 20;
 /** Fewer, because each wrong code follows the right password (ASVS 6.3.5). */
 const MIN_WRONG_CODES = 5;
 
-/** Other reasons, such as `email_not_verified`, follow a right password or code. */
+/** What can be guessed: other reasons follow a right password or code, or are about a passkey. */
 function sumReasons(...reasons: readonly string[]): string {
   return reasons.map((reason) => `COALESCE((reasons ->> '${reason}')::int, 0)`).join(' + ');
 }

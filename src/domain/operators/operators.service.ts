@@ -119,6 +119,7 @@ export class OperatorsService {
   }
 
   async rotateOperatorKey(id: string, overlapHours: number, by: AdminCaller): Promise<IssuedCredential<Operator>> {
+    await this.keys.flushLastUsed();
     return this.changeOperator(by, id, ({ transaction }, before) =>
       this.keys.rotateKey(before.id, { overlapHours }, by.actor, transaction),
     );

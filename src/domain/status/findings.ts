@@ -43,13 +43,12 @@ const FIND_SILENT = {
     WHERE polled_at < now() - interval '5 minutes' AND polled_at > now() - interval '7 days'
       AND ${isLiveAt('now()')} ORDER BY polled_at LIMIT ${MAX_PER_CHECK}`,
 };
-/** A rotation is not a change of what the pair may do, so `updated_at` does not count. */
+/** A rotation or other scopes do not make the pair used, so `updated_at` does not count. */
 const FIND_UNUSED_FOR_USERS = {
   name: 'findings_unused_for_users',
   text: `SELECT id, caller, target, for_users_used_at AS since FROM app_credentials
     WHERE for_users AND ${isLiveAt('$1')}
-      AND GREATEST(created_at, scopes_changed_at, for_users_changed_at, for_users_used_at)
-        < $1::timestamptz - interval '${UNUSED_DAYS} days'
+      AND GREATEST(created_at, for_users_changed_at, for_users_used_at) < $1::timestamptz - interval '${UNUSED_DAYS} days'
     ORDER BY caller, target LIMIT ${MAX_PER_CHECK}`,
 };
 /** Begins at the disabled users, because they are few and an index lists them. */

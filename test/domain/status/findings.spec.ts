@@ -185,6 +185,7 @@ describe('GET /api/v0/admin/findings', () => {
     await setForUsers(true);
     expect(await find('unused_for_users')).toEqual([]);
     await age('for_users_changed_at');
+    await app.admin.patch(`/app-credentials/${appId}`, { scopes: ['documents:read', 'documents:write'] }).expect(200);
     expect(await find('unused_for_users')).toMatchObject([
       {
         severity: 'warning',
