@@ -52,16 +52,18 @@ export function toLocal(text: string, timeZone: string): string {
   const at = LOCAL.test(text) ? NaN : Date.parse(text);
   if (Number.isNaN(at)) return text;
   const format = new Intl.DateTimeFormat('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'medium' });
-  // Date.parse() reads a year of four digits, or of six after a sign.
+  // A calendar wants four digits of the year at least.
   const [year = '', ...others] = format.format(at).replace(' ', 'T').split('-');
-  return [year.length > 4 ? `+${year.padStart(6, '0')}` : year.padStart(4, '0'), ...others].join('-');
+  return [year.padStart(4, '0'), ...others].join('-');
 }
 
 /** @returns what a calendar sent, as ISO 8601 in UTC; another text as it is, which the API may refuse */
 function fromLocal(text: string, timeZone: string): string {
   const asUtc = LOCAL.test(text) ? Date.parse(`${text}Z`) : NaN;
   if (Number.isNaN(asUtc)) return text;
-  const readOffset = (at: number): number => Date.parse(`${toLocal(new Date(at).toISOString(), timeZone)}Z`) - at;
+  // Date.parse() wants a sign before a year of more digits, and six of them.
+  const readOffset = (at: number): number =>
+    Date.parse(`${toLocal(new Date(at).toISOString(), timeZone).replace(/^(\d{5})-/, '+0$1-')}Z`) - at;
   // The offset at the moment itself, which differs from the first guess around the change to summer time.
   return new Date(asUtc - readOffset(asUtc - readOffset(asUtc))).toISOString();
 }

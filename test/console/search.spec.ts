@@ -146,6 +146,7 @@ describe('a page of the console', () => {
       ['Europe/Berlin', '2031-10-26T01:30:00Z', '2031-10-26T02:30:00'],
       ['America/New_York', '2031-11-02T06:30:00Z', '2031-11-02T01:30:00'],
       ['UTC', '2031-11-02T06:30:00.789Z', '2031-11-02T06:30:00'],
+      ['Europe/Berlin', '9999-12-31T23:59:59Z', '10000-01-01T00:59:59'],
     ])('leaves an expiry that was not changed as it is: %s, %s', async (zone, expiry, shown) => {
       const { expires_at, local, change } = await changeName(zone, expiry);
       expect(local).toBe(shown);
