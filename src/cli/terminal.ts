@@ -86,7 +86,7 @@ export async function writeKeys(text: string): Promise<void> {
 
 const ENDING_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
-/** The first Ctrl-C aborts the signal; the second ends the process. */
+/** The first SIGINT, SIGTERM or SIGHUP aborts the work; the second ends the process. */
 export async function runUntilSignal<Result>(work: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
   const abort = new AbortController();
   const stop = (): void => abort.abort();
@@ -110,13 +110,13 @@ export async function writeExport<Row>(
   pages: AsyncIterable<readonly Row[]>,
   formatLine: (row: Row) => string,
 ): Promise<number> {
-  return runUntilSignal(async (signal) => {
+  const run = async (signal?: AbortSignal): Promise<number> => {
     const descriptor = file === undefined ? undefined : openSync(file, 'wx', 0o600);
     const target = descriptor === undefined ? process.stdout : createWriteStream('', { fd: descriptor, flush: true });
     let count = 0;
     async function* formatPages(): AsyncGenerator<string> {
       for await (const page of pages) {
-        if (signal.aborted) return;
+        if (signal?.aborted) return;
         yield page.map((row) => `${formatLine(row)}\n`).join('');
         count += page.length;
       }
@@ -125,16 +125,19 @@ export async function writeExport<Row>(
       if (file !== undefined) rmSync(file, { force: true });
     };
     // At once, because a second signal ends the process.
-    signal.addEventListener('abort', removeFile);
+    signal?.addEventListener('abort', removeFile);
     try {
       await pipeline(formatPages, target, { end: file !== undefined });
-      if (signal.aborted) throw new CommandFailedError('Interrupted: the export is not complete.', 'interrupted');
+      if (signal?.aborted) throw new CommandFailedError('Interrupted: the export is not complete.', 'interrupted');
       return count;
     } catch (error) {
-      removeFile();
+      // Once, because the next run may have made the file anew.
+      if (!signal?.aborted) removeFile();
       throw error;
     }
-  });
+  };
+  // A signal ends an export to standard output at once, also while it waits for a slow reader.
+  return file === undefined ? run() : runUntilSignal(run);
 }
 
 /** Writes a message, which may contain foreign text, to standard error; standard output holds only the result. */

@@ -186,6 +186,16 @@ describe('platform-auth events', () => {
     service.close();
   });
 
+  it('audit export to standard output is ended by a signal at once', async () => {
+    let isWaiting = false;
+    const service = await serveTwoPages(() => (isWaiting = true));
+    const run = new Cli(service.url).start('audit export');
+    await eventually('the second page is requested', () => isWaiting);
+    run.kill('SIGTERM');
+    expect(await run.ended).toMatchObject({ code: null, stderr: '' });
+    service.close();
+  });
+
   it('audit export leaves no file, and says so, when the disk is full before the next page comes', async () => {
     const service = await serveTwoPages((send) => setTimeout(send, 500));
     const full = new Cli(service.url);
