@@ -194,13 +194,20 @@ func toSettings(config Config, given []Option) (settings, error) {
 // A logHandler catches panics of the handler, which must not end the polls.
 type logHandler struct{ slog.Handler }
 
+func (h logHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	defer reportFailedLogger()
+	return h.Handler.Enabled(ctx, level)
+}
+
 func (h logHandler) Handle(ctx context.Context, record slog.Record) error {
-	defer func() {
-		if recovered := recover(); recovered != nil {
-			fmt.Fprintln(os.Stderr, "The logger of the verifier failed:", recovered)
-		}
-	}()
+	defer reportFailedLogger()
 	return h.Handler.Handle(ctx, record)
+}
+
+func reportFailedLogger() {
+	if recovered := recover(); recovered != nil {
+		fmt.Fprintln(os.Stderr, "The logger of the verifier failed:", recovered)
+	}
 }
 
 func findMistakes(config Config, o options) []error {

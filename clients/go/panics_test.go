@@ -54,17 +54,24 @@ func (panickingHandler) Enabled(context.Context, slog.Level) bool      { return 
 func (h panickingHandler) WithAttrs([]slog.Attr) slog.Handler          { return h }
 func (panickingHandler) Handle(_ context.Context, _ slog.Record) error { panic("planted") }
 
+// An undecidedHandler cannot even tell whether it wants a line.
+type undecidedHandler struct{ panickingHandler }
+
+func (undecidedHandler) Enabled(context.Context, slog.Level) bool { panic("planted") }
+func (h undecidedHandler) WithAttrs([]slog.Attr) slog.Handler     { return h }
+
 func TestPollsGoOnWhenTheLogHandlerPanics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := play(t.Context(), t, panickingHandler{slog.DiscardHandler}, map[string][]any{
-			"changes": {"reset", "unavailable", panics, "quiet"},
+	panicking := panickingHandler{slog.DiscardHandler}
+	for _, handler := range []slog.Handler{panicking, undecidedHandler{panicking}} {
+		synctest.Test(t, func(t *testing.T) {
+			p := play(t.Context(), t, handler, map[string][]any{"changes": {"reset", "unavailable", panics, "quiet"}})
+			p.remember()
+			p.run(5_000)
+			if polls := len(p.service.requests["changes"]); polls < 10 {
+				t.Errorf("%d polls", polls)
+			}
 		})
-		p.remember()
-		p.run(5_000)
-		if polls := len(p.service.requests["changes"]); polls < 10 {
-			t.Errorf("%d polls", polls)
-		}
-	})
+	}
 }
 
 func TestAQuestionAboutASettingThatPanicsKeepsNoOtherWaiting(t *testing.T) {
