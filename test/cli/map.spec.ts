@@ -195,9 +195,11 @@ describe('a map with a mistake', () => {
     expect(complaintsAbout(text)).toMatch(expected);
   });
 
-  it('is not the name `database` of a service that nobody calls, or whose address has a variable in urls', () => {
+  it('is not a name of a service that no service calls, whose address has a variable in urls, or that replaces none', () => {
     const named = `${GOOD}  database:\n    url: http://x\n    calls: [auth]\n`;
     expect(complaintsAbout(named)).toBe('none');
+    const logging = `${GOOD.replace('  ocr:', '    calls: [logging-service]\n  ocr:')}  logging-service:\n    url: http://x\n`;
+    expect(complaintsAbout(logging)).toBe('none');
     const called = `${named}  recipes:\n    url: http://x\n    calls: [database]\n    urls: { STORE_URL: database }\n`;
     expect(parsePlatformMap(called, 'map.yaml').services.at(-1)?.urls).toEqual([
       { variable: 'STORE_URL', url: 'http://x' },

@@ -270,12 +270,14 @@ function addContradictions({ services, nodes }: RawMap, context: z.RefinementCtx
 
 /** Refuses a call whose `…_URL` would replace another variable of the caller. */
 function addAddressContradictions(name: string, raw: RawMap['services'][string], addIssue: AddIssue): void {
-  const reserved = [...OWN_VARIABLES, ...(name === OWN_NAME ? Object.keys(VARIABLE_TYPES) : [])];
+  // An address of a service named logging-service is what that variable of auth is for.
+  const variablesOfAuth = Object.keys(VARIABLE_TYPES).filter((variable) => variable !== 'LOGGING_SERVICE_URL');
+  const reserved = [...OWN_VARIABLES, ...(name === OWN_NAME ? variablesOfAuth : [])];
   for (const { target, at } of listCalls(raw))
     if (reserved.includes(toUrlVariable(target)) && !isGiven(listPlaces(raw), target))
       addIssue(
         [name, 'calls', at],
-        `its address would be ${toUrlVariable(target)}, which is already used for something else: give the address another variable in urls`,
+        `its address would be ${toUrlVariable(target)}, which is already used for something else: name a variable for it in urls`,
       );
 }
 
