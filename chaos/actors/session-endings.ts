@@ -54,8 +54,11 @@ async function endByAdmin(load: Load, user: User): Promise<void> {
     return load.askAsAdmin('DELETE', `/users/${user.id}/sessions`);
   };
   await end(load, user, { route: 'admin', attempt, told: { 'session.ended': { reason: 'admin' } } });
-  // An attempt without a response may still end a later session, so this user starts none.
-  if (attempts > 1) user.isDoubtful = true;
+  if (attempts === 1) return;
+  // An attempt without a response may still end a session of a login under way, or a later one, so this user starts none.
+  user.isDoubtful = true;
+  for (let extra = 1; extra < attempts; extra += 1)
+    await load.ledger.perform({ 'session.ended': { reason: 'admin' } }, user.id, () => Promise.resolve(false));
 }
 
 async function disable(load: Load, user: User): Promise<void> {
