@@ -39,4 +39,5 @@ EXPOSE 7701
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT || 7701}/health`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
 # Node.js itself is the first process, so that SIGTERM reaches it.
-CMD ["node", "--disable-sigusr1", "--max-semi-space-size=64", "--no-allocation-site-pretenuring", "dist/service/main.js"]
+CMD ["node", "--disable-sigusr1", "--max-semi-space-size=64", "--no-allocation-site-pretenuring", \
+  "--heap-growing-percent=200", "dist/service/main.js"]

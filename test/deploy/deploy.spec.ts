@@ -5,6 +5,7 @@ import { basename, join } from 'node:path';
 import { parse } from 'yaml';
 import { fromRoot } from '../support/from-root.js';
 import { parseEnvironment } from '../../src/foundation/config/environment.js';
+import { SERVICE_FLAGS } from '../../tools/service.js';
 import { VARIABLES } from '../support/settings.js';
 import { createTestDatabase } from '../support/test-database.js';
 
@@ -187,5 +188,22 @@ describe('the systemd unit', () => {
     });
     expect(Number(read('TimeoutStopSec')) * 1_000).toBeGreaterThan(shutdownDeadlineMs + 2_000);
     expect(read('TimeoutStartSec')).toBe('infinity');
+  });
+});
+
+describe('the flags of Node.js', () => {
+  it.each([
+    ['package.json', 2],
+    ['Dockerfile', 1],
+    ['deploy/systemd/platform-auth.service', 1],
+    ['docs/operations/production.md', 1],
+    ['docs/platform-map.md', 1],
+    ['clients/python/tests/service.py', 1],
+  ])('are the same in %s', (file, count) => {
+    // A list of words reads like a line of the shell.
+    const text = readFileSync(fromRoot(file), 'utf8')
+      .replace(/[",\\\]]/g, '')
+      .replace(/\s+/g, ' ');
+    expect(text.split(SERVICE_FLAGS.join(' '))).toHaveLength(count + 1);
   });
 });
