@@ -1,7 +1,9 @@
-// A service that reads events.
+// A service that reads events, over `node:http`: `fetch` takes twice the processor time, from the service beside it.
+import { once } from 'node:events';
+import { request, type IncomingMessage } from 'node:http';
+import { json } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { readJson } from '../tools/api-client.js';
 import type { ReaderKey } from './work-messages.js';
 
 /** As many as a verifier asks for. */
@@ -33,16 +35,19 @@ export class EventReader {
 
   /** @returns the cursors of the events */
   async poll(body: { readonly after?: string | undefined; wait_seconds?: number }, signal?: AbortSignal) {
-    const { events, reset } = await readJson(`${this.own.url}/internal/events`, answer, {
+    const sent = request(`${this.own.url}/internal/events`, {
       method: 'POST',
       headers: {
         'X-Platform-App-Id': this.own.appId,
         'X-Platform-App-Key': this.own.appKey,
         'Content-Type': 'application/json',
       },
-      body: JSON.stringify({ consumer: 'bench', limit: LIMIT, ...body }),
       ...(signal && { signal }),
-    });
+    }).end(JSON.stringify({ consumer: 'bench', limit: LIMIT, ...body }));
+    const [response] = (await once(sent, 'response')) as [IncomingMessage];
+    const content = await json(response);
+    if (response.statusCode !== 200) throw new Error(`/internal/events answered ${response.statusCode}`);
+    const { events, reset } = answer.parse(content);
     if (reset) throw new ReaderResetError(`${this.own.serviceName} was reset`);
     return events.map(({ cursor }) => cursor);
   }
